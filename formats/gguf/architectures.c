@@ -46,7 +46,7 @@ static const gguf_key rotary_keys[] = {
     {GGUF_SCALED, "rope.scaling.yarn_beta_slow", "rotary_slow", "yarn"},
     {GGUF_EQUALS, "rope.scaling.yarn_ext_factor", NULL, "1"},
     {GGUF_EQUALS, "rope.scaling.yarn_attn_factor", NULL, "1"},
-    {GGUF_EQUALS, "rope.scaling.attn_factor", NULL, "1"},
+    {GGUF_FACTORED, "rope.scaling.attn_factor", "rotary_magnitude", "1"},
     {GGUF_EQUALS, "rope.scaling.yarn_log_multiplier", NULL, "0"},
     {GGUF_EQUALS, "rope.scale_linear", NULL, "1"},
     {GGUF_INERT, "rope.scaling.finetuned", NULL, NULL},

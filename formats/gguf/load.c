@@ -227,12 +227,12 @@ static weft_status check_rest(loader *l)
         const gguf_row *row;
         for (size_t k = 0; !used && (row = weft__gguf_row_at(l->a, k)); k++)
             used = weft__gguf_translate(row->theirs, row->ours, name, ours) && has_param(l, ours);
-        if (used || !strcmp(name, GGUF_ROPE_FREQS)) continue;
+        if (used || !strcmp(name, GGUF_ROPE_FREQS) || !strcmp(name, GGUF_ROPE_SHORT) ||
+            !strcmp(name, GGUF_ROPE_LONG))
+            continue;
         return weft_error_set(l->error, WEFT_BAD_FILE, l->file->path,
-                              strncmp(name, "rope_factors_", 13) != 0
-                                  ? "unexpected tensor %s: weft's %s has no such parameter"
-                                  : "has %s: weft's %s does not scale rotary positions by lists",
-                              name, l->config->model->name);
+                              "unexpected tensor %s: weft's %s has no such parameter", name,
+                              l->config->model->name);
     }
     return WEFT_OK;
 }
@@ -262,7 +262,9 @@ weft_status weft_gguf_load(const weft_gguf *file, const weft_gguf_options *optio
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs a file, an empty store and a configuration to fill");
     l.a = weft__gguf_architecture(file, l.error);
-    weft_status status = l.a ? weft__gguf_config(file, l.a, config, l.error) : problem.status;
+    const int64_t context = options ? options->context : 0;
+    weft_status status =
+        l.a ? weft__gguf_config(file, l.a, context, config, l.error) : problem.status;
     if (status == WEFT_OK) status = load_params(&l);
     if (status == WEFT_OK) status = check_rest(&l);
     if (status == WEFT_OK) set_metadata(&l);

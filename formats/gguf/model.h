@@ -10,6 +10,7 @@ typedef enum gguf_rule {
     GGUF_ROTARY_DIM, /* the rotated elements of a head; the option is 0 if it is all of them */
     GGUF_SCALING,    /* the rule that scales rotary positions: a text */
     GGUF_SCALED,     /* a number of the rules in `value`, "a|b"; else without influence */
+    GGUF_FACTORED,   /* a number of LongRoPE; else weft needs `value` */
     GGUF_EQUALS,     /* no option: weft needs the number or text `value` */
     GGUF_HEAD,       /* no option: must be the width of a head */
     GGUF_VOCAB,      /* no option: must be the rows of the embedding matrix */
@@ -20,7 +21,7 @@ typedef struct gguf_key {
     gguf_rule rule;
     const char *key; /* without the name of the architecture before it */
     const char *option;
-    const char *value; /* the option of an absent key, or what GGUF_EQUALS needs; NULL: the key is
+    const char *value; /* the option of an absent key, or what weft needs; NULL: the key is
                            required */
 } gguf_key;
 
@@ -76,18 +77,22 @@ int64_t weft__gguf_their_row(const weft_model_config *config, gguf_layout layout
 int64_t weft__gguf_our_row(const weft_model_config *config, gguf_layout layout, int64_t i,
                            int64_t n);
 
-/* ---- config.c ---- */
+/* ---- config.c, rotary.c ---- */
 
 #define GGUF_LLAMA3_POSITIONS 8192 /* in which all published models of Llama 3 count turns */
 /* By what Llama 3's rule multiplies the frequency of pair i of n. */
 double weft__gguf_llama3_speed(double base, double factor, int64_t i, int64_t n);
-/* Tensors of frequencies that scale rotary positions, not parameters. */
+/* Tensors of frequencies that scale rotary positions, not parameters: by Llama 3's rule, and by the
+ * two lists of LongRoPE. */
 #define GGUF_ROPE_FREQS "rope_freqs.weight"
+#define GGUF_ROPE_SHORT "rope_factors_short.weight"
+#define GGUF_ROPE_LONG  "rope_factors_long.weight"
 
 /* The architecture of a file; NULL on failure. */
 const gguf_architecture *weft__gguf_architecture(const weft_gguf *file, weft_error *error);
-/* Sets the model and its options, from metadata and names of tensors. */
-weft_status weft__gguf_config(const weft_gguf *file, const gguf_architecture *a,
+/* Sets the model and its options, from metadata and names of tensors. `context` is that of
+ * weft_gguf_options. */
+weft_status weft__gguf_config(const weft_gguf *file, const gguf_architecture *a, int64_t context,
                               weft_model_config *config, weft_error *error);
 /* The value of an option of that name; 0 if the model has none. */
 double weft__gguf_option(const weft_model_config *config, const char *name);

@@ -35,24 +35,29 @@ static weft_status make_header(gguf_saver *s)
     gguf_bytes *b = &s->header;
     uint64_t offset = 0;
     const size_t divisors = weft__gguf_divisor_count(s);
+    size_t lists = 0;
+    while (weft__gguf_divisor_name(s, lists)) lists++;
     b->n = b->values = 0;
     weft__gguf_add(b, "GGUF", 4);
     weft__gguf_add_number(b, 3, 4);
-    weft__gguf_add_number(b, s->n + (divisors != 0), 8);
+    weft__gguf_add_number(b, s->n + lists, 8);
     const size_t count_at = b->n;
     weft__gguf_add_number(b, 0, 8); /* the number of values, below */
     weft_status status = weft__gguf_add_config(s);
     if (status == WEFT_OK) status = weft__gguf_add_vocabulary(s);
     if (status != WEFT_OK) return status;
-    if (divisors)
-        add_tensor(b, GGUF_ROPE_FREQS, WEFT_SHAPE((int64_t)divisors), 0, 4 * divisors, &offset);
+    for (size_t k = 0; k < lists; k++)
+        add_tensor(b, weft__gguf_divisor_name(s, k), WEFT_SHAPE((int64_t)divisors), 0, 4 * divisors,
+                   &offset);
     for (size_t i = 0; i < s->n; i++) {
         const gguf_entry *e = &s->entries[i];
         add_tensor(b, e->name, e->shape, e->type->number, weft__gguf_tensor_bytes(e), &offset);
     }
     weft__gguf_align(b);
-    for (size_t i = 0; i < divisors; i++) weft__gguf_add_f32(b, weft__gguf_divisor(s, i));
-    weft__gguf_align(b);
+    for (size_t k = 0; k < lists; k++) {
+        for (size_t i = 0; i < divisors; i++) weft__gguf_add_f32(b, weft__gguf_divisor(s, i));
+        weft__gguf_align(b);
+    }
     if (b->no_memory) return no_memory(s);
     for (int i = 0; i < 8; i++)
         b->at[count_at + (size_t)i] = (uint8_t)((uint64_t)b->values >> 8 * i);
@@ -106,7 +111,8 @@ static weft_status check_header(gguf_saver *s)
 {
     weft_model_config again;
     weft_gguf *file = weft__gguf_open_header(s->header.at, s->header.n, s->path, s->error);
-    weft_status status = file ? weft__gguf_config(file, s->a, &again, s->error) : s->error->status;
+    weft_status status =
+        file ? weft__gguf_config(file, s->a, 0, &again, s->error) : s->error->status;
     if (status == WEFT_OK) status = weft__hf_compare(s->a->name, s->config, &again, s->error);
     if (status == WEFT_OK) status = check_merges(s, file);
     weft_gguf_close(file);

@@ -92,10 +92,12 @@ weft_status weft__gguf_write_tensors(gguf_saver *s, file_writer *to);
 
 /* Adds the metadata of the model. */
 weft_status weft__gguf_add_config(gguf_saver *s);
-/* The divisors of rotary frequencies by Llama 3's rule: one for each pair, and their number; 0: the
- * model has another rule. */
+/* The divisors of rotary frequencies by Llama 3's rule or LongRoPE: one for each pair, and their
+ * number; 0: the model has another rule. */
 size_t weft__gguf_divisor_count(const gguf_saver *s);
 float weft__gguf_divisor(const gguf_saver *s, size_t i);
+/* The name of tensor `i` that has them; NULL beyond the last. Both lists of LongRoPE are the same. */
+const char *weft__gguf_divisor_name(const gguf_saver *s, size_t i);
 
 /* ---- save_vocabulary.c ---- */
 

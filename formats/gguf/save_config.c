@@ -60,10 +60,14 @@ static void add_row(gguf_saver *s, const gguf_key *row)
         add_number(s, key, row->option, x != 0 ? x : weft__hf_head_width(s->config));
         break;
     case GGUF_SCALING:
-        if (weft__hf_is_one_of("linear|yarn", rule)) weft__gguf_meta_text(&s->header, key, rule);
+        if (weft__hf_is_one_of("linear|yarn|longrope", rule))
+            weft__gguf_meta_text(&s->header, key, rule);
         break;
     case GGUF_SCALED:
         if (x != 0 && weft__hf_is_one_of(row->value, rule)) add_number(s, key, row->option, x);
+        break;
+    case GGUF_FACTORED:
+        if (x != 0 && !strcmp(rule, "longrope")) add_number(s, key, row->option, x);
         break;
     case GGUF_VOCAB:
         weft__gguf_meta_u32(&s->header, key, (uint64_t)option_of(s, "vocab"));
@@ -106,21 +110,39 @@ weft_status weft__gguf_add_config(gguf_saver *s)
     return b->no_memory ? weft_error_set(s->error, WEFT_NO_MEMORY, s->path, "no memory") : WEFT_OK;
 }
 
-/* ---- Rotary frequencies of Llama 3 ---- */
+/* ---- Rotary frequencies of Llama 3 and LongRoPE ---- */
+
+static bool has_rule(const gguf_saver *s, const char *name)
+{
+    char rule[WORD_BYTES];
+    rule_name(s, rule);
+    return !strcmp(rule, name);
+}
+
+const char *weft__gguf_divisor_name(const gguf_saver *s, size_t i)
+{
+    static const char *const lists[] = {GGUF_ROPE_SHORT, GGUF_ROPE_LONG};
+    if (has_rule(s, "longrope")) return i < 2 ? lists[i] : NULL;
+    return i == 0 && has_rule(s, "llama3") ? GGUF_ROPE_FREQS : NULL;
+}
 
 size_t weft__gguf_divisor_count(const gguf_saver *s)
 {
-    char rule[WORD_BYTES];
     const double rotated = option_of(s, "rotary_dim");
-    rule_name(s, rule);
-    return strcmp(rule, "llama3")
-               ? 0
-               : (size_t)((rotated != 0 ? rotated : weft__hf_head_width(s->config)) / 2);
+    return weft__gguf_divisor_name(s, 0)
+               ? (size_t)((rotated != 0 ? rotated : weft__hf_head_width(s->config)) / 2)
+               : 0;
 }
 
 float weft__gguf_divisor(const gguf_saver *s, size_t i)
 {
     const double factor = option_of(s, "rotary_factor");
+    if (has_rule(s, "longrope")) {
+        const weft_model *m = s->config->model;
+        const weft_model_option *o = &m->options[weft__hf_option_index(m, "rotary_factors")];
+        const float *factors = (const float *)(const void *)(s->config->options.bytes + o->offset);
+        return i < o->size / sizeof *factors ? factors[i] : 0;
+    }
     return (float)(1 / weft__gguf_llama3_speed(option_of(s, "rotary_base"),
                                                factor != 0 ? factor : 1, (int64_t)i,
                                                (int64_t)weft__gguf_divisor_count(s)));

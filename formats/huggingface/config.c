@@ -52,6 +52,7 @@ typedef struct config_reader {
     const cJSON *json;
     const char *path;
     weft_model_config *config;
+    hf_longrope longrope;
     bool set[WEFT_MODEL_OPTIONS];
     weft_error *error;
 } config_reader;
@@ -149,7 +150,7 @@ static weft_status read_rope_type(config_reader *r, const hf_key *row, const cJS
 {
     const char *ours = weft__hf_ours(weft__hf_rope_types, cJSON_GetStringValue(item));
     return ours ? set_option(r, row, item, ours)
-                : refuse(r, row, item, "expected default, linear, llama3 or yarn");
+                : refuse(r, row, item, "expected default, linear, llama3, yarn or longrope");
 }
 
 /* How many layers of a list are as if every n-th were global, and the first global one, counted from
@@ -215,8 +216,13 @@ static weft_status read_value(config_reader *r, const hf_key *row, const cJSON *
         return read_rotary_dim(r, row, item);
     case HF_ROPE_TYPE:
         return read_rope_type(r, row, item);
+    case HF_ROPE_FACTORS:
+        r->longrope.factors[strstr(row->key, "long_factor") != NULL] = item;
+        return WEFT_OK;
     case HF_ROPE_NUMBER:
         if (!weft__hf_is_of_rule(row, r->config)) return WEFT_OK;
+        if (!row->option) r->longrope.factor = item;
+        if (!row->option) return WEFT_OK;
         return cJSON_IsNumber(item) ? set_number(r, row, item, item->valuedouble)
                                     : refuse(r, row, item, "expected a number");
     }
@@ -282,15 +288,17 @@ static weft_status start_options(const hf_architecture *a, weft_model_config *co
     return weft_model_parse(weft_model_find(a->model), words, n, config, error);
 }
 
-weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
+weft_status weft__hf_read_config(const hf_architecture *a, const hf_source *source,
                                  weft_model_config *config, weft_error *error)
 {
-    config_reader r = {.a = a, .json = json, .path = path, .config = config, .error = error};
+    config_reader r = {
+        .a = a, .json = source->json, .path = source->path, .config = config, .error = error};
     weft_status status = start_options(a, config, error);
     for (int t = 0; t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; row->key && status == WEFT_OK; row++)
             status = read_row(&r, row);
-    return status == WEFT_OK ? refuse_unknown(&r, json, "") : status;
+    if (status == WEFT_OK) status = weft__hf_choose_factors(source, &r.longrope, config, error);
+    return status == WEFT_OK ? refuse_unknown(&r, source->json, "") : status;
 }
 
 /* ---- Architectures ---- */

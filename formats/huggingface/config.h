@@ -34,6 +34,15 @@ double weft__hf_option(const weft_model_config *c, const char *name);
 double weft__hf_head_width(const weft_model_config *c);
 /* Whether layer `i` attends without the window, if every n-th does. */
 bool weft__hf_is_global(double every, int i);
+/* What a configuration says of LongRoPE: factors for texts up to the original positions and for
+ * longer ones, and the ratio of the lengths. NULL: absent. */
+typedef struct hf_longrope {
+    const cJSON *factors[2], *factor;
+} hf_longrope;
+/* Chooses the factors for texts of source->context tokens, and sets the options of LongRoPE; does
+ * nothing for another rule (longrope.c). */
+weft_status weft__hf_choose_factors(const hf_source *source, const hf_longrope *longrope,
+                                    weft_model_config *config, weft_error *error);
 /* Whether a row belongs to the rule that scales the rotary positions. */
 bool weft__hf_is_of_rule(const hf_key *row, const weft_model_config *c);
 

@@ -47,6 +47,16 @@ static cJSON *make_layers(const hf_key *row, const weft_model_config *c)
     return list;
 }
 
+static cJSON *make_factors(const weft_model_config *c)
+{
+    const weft_model_option *o =
+        &c->model->options[weft__hf_option_index(c->model, "rotary_factors")];
+    const float *factors = (const float *)(const void *)(c->options.bytes + o->offset);
+    int n = 0;
+    while ((size_t)n < o->size / sizeof *factors && factors[n] != 0) n++;
+    return cJSON_CreateFloatArray(factors, n);
+}
+
 /* The JSON of a row's option; NULL if there is nothing to write, or no memory. */
 static cJSON *make_value(const hf_key *row, const weft_model_config *c)
 {
@@ -65,6 +75,8 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
         return cJSON_CreateNumber(x == 0 ? 1 : x / weft__hf_head_width(c));
     case HF_ROPE_NUMBER:
         return cJSON_CreateNumber(rope_number(row, c));
+    case HF_ROPE_FACTORS:
+        return make_factors(c);
     case HF_NUMBER:
     case HF_PAD:
         return cJSON_CreateNumber(
@@ -112,15 +124,25 @@ static bool put_texts(cJSON *json, const hf_architecture *a)
            put_value(json, "model_type", cJSON_CreateString(a->type));
 }
 
+/* Whether an option of two configurations, of models that may differ, has the same value. */
+static bool same_option(const weft_model_config *x, const weft_model_config *y, const char *name)
+{
+    char a[WEFT_OPTIONS_TEXT], b[WEFT_OPTIONS_TEXT];
+    const char *const texts[] = {
+        weft_model_config_option_text(x, weft__hf_option_index(x->model, name), a, sizeof a),
+        weft_model_config_option_text(y, weft__hf_option_index(y->model, name), b, sizeof b)};
+    return texts[0] && texts[1] && !strcmp(texts[0], texts[1]);
+}
+
 /* Writes a row, unless the configuration `before` (NULL: none) has the option's value already. */
 static bool put_row(cJSON *json, const hf_key *row, const weft_model_config *c,
                     const weft_model_config *before)
 {
     /* A second key of an option is written only where it adds information. */
     if (is_silent(row, c) && !weft__hf_find_value(json, row->key)) return true;
-    if (!row->option || (row->kind == HF_ROPE_NUMBER && !weft__hf_is_of_rule(row, c))) return true;
-    if (before && weft__hf_option(before, row->option) == weft__hf_option(c, row->option))
-        return true;
+    const bool rope = row->kind == HF_ROPE_NUMBER || row->kind == HF_ROPE_FACTORS;
+    if (!row->option || (rope && !weft__hf_is_of_rule(row, c))) return true;
+    if (before && same_option(before, c, row->option)) return true;
     return put_value(json, row->key, make_value(row, c));
 }
 
@@ -131,12 +153,14 @@ static void normalise_rotary(weft_model_config *c)
                                           "rotary_positions", "rotary_magnitude"};
     const weft_model *m = c->model;
     const int rule = (int)weft__hf_option(c, "rotary_scaling");
+    const bool longrope = rule == WEFT_ROTARY_LONGROPE;
     const double usual[] = {1, 1, rule == WEFT_ROTARY_YARN ? 32 : 4,
-                            weft__hf_option(c, "max_positions"), 0};
+                            weft__hf_option(c, "max_positions"), longrope ? 1 : 0};
     const double head = weft__hf_head_width(c);
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        const bool used =
-            rule && (rule != WEFT_ROTARY_LINEAR || i == 0) && (rule == WEFT_ROTARY_YARN || i < 4);
+        const bool used = longrope ? i > 2
+                                   : rule && (rule != WEFT_ROTARY_LINEAR || i == 0) &&
+                                         (rule == WEFT_ROTARY_YARN || i < 4);
         const double x = weft__hf_option(c, options[i]);
         weft_model_set_value(c, weft__hf_option_index(m, options[i]),
                              !used    ? 0
@@ -184,7 +208,7 @@ weft_status weft__hf_compare(const char *architecture, const weft_model_config *
                              const weft_model_config *got, weft_error *error)
 {
     weft_model_config x = *wanted, y = *got;
-    char theirs[64], ours[64];
+    char theirs[WEFT_OPTIONS_TEXT], ours[WEFT_OPTIONS_TEXT];
     normalise(&x);
     normalise(&y);
     for (size_t i = 0; i < x.model->n_options; i++) {
@@ -192,14 +216,15 @@ weft_status weft__hf_compare(const char *architecture, const weft_model_config *
         const size_t k = weft__hf_option_index(y.model, name);
         /* Only training depends on these; the tensors show whether there is a pooler. */
         if (weft__hf_is_one_of("dropout|inner_dropout|label_smoothing|pooler", name)) continue;
-        if (k < y.model->n_options && weft_model_value(&x, i) == weft_model_value(&y, k)) continue;
-        return weft_error_set(
-            error, WEFT_BAD_ARGUMENT, x.model->name, "has %s=%s, but %s has %s", name,
-            weft_model_value_text(x.model, i, weft_model_value(&x, i), ours, sizeof ours),
-            architecture,
-            k < y.model->n_options
-                ? weft_model_value_text(y.model, k, weft_model_value(&y, k), theirs, sizeof theirs)
-                : "no such option");
+        if (same_option(&x, &y, name)) continue;
+        const char *mine = weft_model_config_option_text(&x, i, ours, sizeof ours),
+                   *other = weft_model_config_option_text(&y, k, theirs, sizeof theirs);
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, x.model->name,
+                              "has %s=%.40s, but %s has %.40s", name, mine ? mine : "?",
+                              architecture,
+                              k >= y.model->n_options ? "no such option"
+                              : other                 ? other
+                                                      : "?");
     }
     return WEFT_OK;
 }
@@ -208,14 +233,16 @@ cJSON *weft__hf_write_config(const hf_architecture *a, const weft_model_config *
                              const cJSON *before, weft_error *error)
 {
     weft_model_config again, was;
-    const bool had = before && weft__hf_read_config(a, before, a->name, &was, NULL) == WEFT_OK;
+    const int64_t context = (int64_t)weft__hf_option(config, "max_positions");
+    const hf_source old = {before, a->name, context};
+    const bool had = before && weft__hf_read_config(a, &old, &was, NULL) == WEFT_OK;
     cJSON *json = had ? cJSON_Duplicate(before, true) : cJSON_CreateObject();
     bool good = json && put_texts(json, a);
     for (int t = 0; good && t < HF_TABLES && a->keys[t]; t++)
         for (const hf_key *row = a->keys[t]; good && row->key; row++)
             good = put_row(json, row, config, had ? &was : NULL);
     weft_status status =
-        good ? weft__hf_read_config(a, json, a->name, &again, error)
+        good ? weft__hf_read_config(a, &(hf_source){json, a->name, context}, &again, error)
              : weft_error_set(error, WEFT_NO_MEMORY, a->name, "no memory for the configuration");
     if (status == WEFT_OK) status = weft__hf_compare(a->name, config, &again, error);
     if (status == WEFT_OK) return json;

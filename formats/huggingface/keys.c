@@ -58,7 +58,8 @@ const hf_word weft__hf_activations[] = {
     {"gelu_fast", "gelu-tanh"}, {"gelu_python", "gelu"}, {NULL, NULL},
 };
 const hf_word weft__hf_rope_types[] = {
-    {"default", "none"}, {"linear", "linear"}, {"llama3", "llama3"}, {"yarn", "yarn"}, {NULL, NULL},
+    {"default", "none"},      {"linear", "linear"}, {"llama3", "llama3"}, {"yarn", "yarn"},
+    {"longrope", "longrope"}, {"su", "longrope"},   {NULL, NULL},
 };
 const char *const weft__hf_layer_types[2] = {"sliding_attention", "full_attention"};
 

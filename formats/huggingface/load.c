@@ -27,6 +27,7 @@ typedef struct loader {
     size_t n_files;
     weft_params *params;
     weft_model_config *config;
+    int64_t context;
     weft_error *error;
 } loader;
 
@@ -337,7 +338,8 @@ static weft_status read_config(loader *l)
 {
     l->a = weft__hf_find_architecture(l->json, l->path, l->error);
     if (!l->a) return WEFT_BAD_ARGUMENT;
-    return weft__hf_read_config(l->a, l->json, l->path, l->config, l->error);
+    const hf_source source = {l->json, l->path, l->context};
+    return weft__hf_read_config(l->a, &source, l->config, l->error);
 }
 
 /* Fills the store from the open files. */
@@ -375,12 +377,14 @@ static weft_status load_folder(loader *l)
 
 /* Loads `from` or, if that is NULL, the folder. */
 static weft_status load(weft_params *params, weft_model_config *config, const char *folder,
-                        const memory_model *from, weft_error *error)
+                        const memory_model *from, const weft_huggingface_options *options,
+                        weft_error *error)
 {
     weft_error problem = {0};
     loader *l = calloc(1, sizeof *l);
     if (!l) return weft_error_set(error, WEFT_NO_MEMORY, folder, "no memory");
     l->folder = folder;
+    l->context = options ? options->context : 0;
     l->params = params;
     l->config = config;
     l->error = &problem;
@@ -398,11 +402,18 @@ static weft_status load(weft_params *params, weft_model_config *config, const ch
 weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
                                   const char *folder, weft_error *error)
 {
+    return weft_huggingface_load_with(params, config, folder, NULL, error);
+}
+
+weft_status weft_huggingface_load_with(weft_params *params, weft_model_config *config,
+                                       const char *folder, const weft_huggingface_options *options,
+                                       weft_error *error)
+{
     weft_error_clear(error);
     if (!params || !config || !folder || !folder[0] || weft_params_count(params))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs an empty store, a configuration to fill and a folder");
-    return load(params, config, folder, NULL, error);
+    return load(params, config, folder, NULL, options, error);
 }
 
 weft_status weft_huggingface_load_from_memory(weft_params *params, weft_model_config *config,
@@ -415,5 +426,5 @@ weft_status weft_huggingface_load_from_memory(weft_params *params, weft_model_co
     if (!params || !config || !tensors || !n || weft_params_count(params))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs an empty store, a configuration to fill and files of tensors");
-    return load(params, config, name_of(tensors), &from, error);
+    return load(params, config, name_of(tensors), &from, NULL, error);
 }

@@ -176,6 +176,16 @@ static const hf_tensor opt_tensors[] = {
     {                                                                                              \
         HF_ROPE_NUMBER, ROPE_KEY(in, key), option, "", NULL, rules, usual                          \
     }
+#define ROPE_POSITIONS(in, rules)                                                                  \
+    {                                                                                              \
+        HF_ROPE_NUMBER,                                                                            \
+            ROPE_KEY(in, "original_max_position_embeddings") "|original_max_position_embeddings",  \
+            "rotary_positions", "", "max_positions", rules, 0                                      \
+    }
+#define ROPE_FACTORS(in, key)                                                                      \
+    {                                                                                              \
+        HF_ROPE_FACTORS, ROPE_KEY(in, key), "rotary_factors", "", NULL, ROPE(LONGROPE), 0          \
+    }
 #define ROTARY_DIM(in)                                                                             \
     {                                                                                              \
         HF_ROTARY_DIM, in ".partial_rotary_factor|partial_rotary_factor", "rotary_dim", "", NULL,  \
@@ -191,18 +201,15 @@ static const hf_tensor opt_tensors[] = {
          0,                                                                                        \
          0},                                                                                       \
         ROPE_NUMBER(in, "factor", "rotary_factor", ROPE(LINEAR) | ROPE(LLAMA3) | ROPE(YARN), 1),   \
+        ROPE_NUMBER(in, "factor", NULL, ROPE(LONGROPE), 0),                                        \
         ROPE_NUMBER(in, "low_freq_factor", "rotary_slow", ROPE(LLAMA3), 1),                        \
         ROPE_NUMBER(in, "high_freq_factor", "rotary_fast", ROPE(LLAMA3), 4),                       \
         ROPE_NUMBER(in, "beta_slow", "rotary_slow", ROPE(YARN), 1),                                \
         ROPE_NUMBER(in, "beta_fast", "rotary_fast", ROPE(YARN), 32),                               \
         ROPE_NUMBER(in, "attention_factor", "rotary_magnitude", ROPE(YARN), 0),                    \
-        {HF_ROPE_NUMBER,                                                                           \
-         ROPE_KEY(in, "original_max_position_embeddings"),                                         \
-         "rotary_positions",                                                                       \
-         "",                                                                                       \
-         "max_positions",                                                                          \
-         ROPE(LLAMA3) | ROPE(YARN),                                                                \
-         0},                                                                                       \
+        ROPE_NUMBER(in, "attention_factor", "rotary_magnitude", ROPE(LONGROPE), 1),                \
+        ROPE_POSITIONS(in, ROPE(LLAMA3) | ROPE(YARN)), ROPE_POSITIONS(in, ROPE(LONGROPE)),         \
+        ROPE_FACTORS(in, "short_factor"), ROPE_FACTORS(in, "long_factor"),                         \
         FIXED(ROPE_KEY(in, "truncate"), "true"), FIXED("rope_interleaved", "false")
 #define HEAD_DIM(usual)                                                                            \
     {                                                                                              \
@@ -295,15 +302,11 @@ static const hf_key gemma3_keys[] = {
     END_KEYS,
 };
 
-/* Longer contexts have rope_scaling by lists of factors, which weft lacks. */
 static const hf_key phi3_keys[] = {
     LLAMA_KEYS("32064", "4096", "3072", "8192", "1e-5"),
     HEAD_DIM(""),
     DERIVED("num_key_value_heads", "kv_heads", 1, "heads"),
-    NUMBER("rope_parameters.rope_theta|rope_theta", "rotary_base", "10000"),
-    ROTARY_DIM("rope_parameters"),
-    FIXED("rope_parameters.rope_type", "\"default\""),
-    FIXED("rope_scaling", "null"),
+    ROPE_KEYS("rope_parameters", "10000"),
     FIXED("attention_bias", "false"),
     {HF_NULLABLE, "sliding_window", "window", "", NULL, 0, 0},
     END_KEYS,

@@ -9,18 +9,19 @@
 /* ---- Configurations ---- */
 
 typedef enum hf_kind {
-    HF_NUMBER,     /* the option's number */
-    HF_FLAG,       /* true or false */
-    HF_ACTIVATION, /* the name of an activation */
-    HF_PAD,        /* an id; eos_token_id, or else 0, if it is null or outside the vocabulary */
-    HF_FIXED,      /* no option: transformers can do more than weft, which needs `value` */
-    HF_EACH,       /* the same for every element of an array */
-    HF_NULLABLE,   /* the option's number; null is 0 */
-    HF_HEAD_DIM,   /* the option's number, which is 0 for d_model / heads */
-    HF_LAYERS,     /* the kinds of layers one by one, of which every n-th is global */
-    HF_ROTARY_DIM, /* the option as a fraction of the width of a head; 0 is 1 */
-    HF_ROPE_TYPE,  /* the name of a rule that scales rotary positions; 0 is absent */
-    HF_ROPE_NUMBER /* a number of the rules in `times`, bits of ROPE; 0 is `of` or `plus` */
+    HF_NUMBER,      /* the option's number */
+    HF_FLAG,        /* true or false */
+    HF_ACTIVATION,  /* the name of an activation */
+    HF_PAD,         /* an id; eos_token_id, or else 0, if it is null or outside the vocabulary */
+    HF_FIXED,       /* no option: transformers can do more than weft, which needs `value` */
+    HF_EACH,        /* the same for every element of an array */
+    HF_NULLABLE,    /* the option's number; null is 0 */
+    HF_HEAD_DIM,    /* the option's number, which is 0 for d_model / heads */
+    HF_LAYERS,      /* the kinds of layers one by one, of which every n-th is global */
+    HF_ROTARY_DIM,  /* the option as a fraction of the width of a head; 0 is 1 */
+    HF_ROPE_TYPE,   /* the name of a rule that scales rotary positions; 0 is absent */
+    HF_ROPE_NUMBER, /* a number of the rules in `times`, bits of ROPE; 0 is `of` or `plus` */
+    HF_ROPE_FACTORS /* the factors of LongRoPE, one list of two (longrope.c) */
 } hf_kind;
 
 #define ROPE(rule) (1 << WEFT_ROTARY_##rule)
@@ -71,6 +72,13 @@ typedef struct hf_architecture {
     const char *left_out; /* tensors that no model of weft has */
 } hf_architecture;
 
+/* A configuration to read; messages call it `path`. */
+typedef struct hf_source {
+    const cJSON *json;
+    const char *path;
+    int64_t context;
+} hf_source;
+
 /* NULL beyond the end. */
 const hf_architecture *weft__hf_architecture_at(size_t index);
 /* Whether one of the patterns "a*|b" matches the text. */
@@ -85,8 +93,9 @@ extern const char weft__hf_inert[];
 /* The architecture that a configuration names. NULL on failure. */
 const hf_architecture *weft__hf_find_architecture(const cJSON *json, const char *path,
                                                   weft_error *error);
-/* Converts a configuration to options. */
-weft_status weft__hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
+/* Converts a configuration to options, for texts of up to `context` tokens. Only LongRoPE depends on
+ * it; 0: as many as its short factors are for. */
+weft_status weft__hf_read_config(const hf_architecture *a, const hf_source *source,
                                  weft_model_config *config, weft_error *error);
 /* Converts options to a configuration, which the caller deletes. `before`, may be NULL: an earlier
  * one of the same architecture. NULL on failure. */

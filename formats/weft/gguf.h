@@ -111,13 +111,17 @@ WEFT_API weft_status weft_gguf_read(const weft_gguf *file, const weft_gguf_tenso
 
 typedef struct weft_gguf_options {
     bool widen; /* all parameters in f32, as training needs them */
+    /* Tokens of the longest text, of which only a file with two lists of factors of rotary positions
+     * (Phi 3) depends: as in weft_huggingface_options. */
+    int64_t context;
 } weft_gguf_options;
 /* Reads the model of a file into an empty store, and sets *config to the model and its options.
  * Matrices of the types Q4_0, Q4_1, Q4_K, in 4 bits, and Q5_0, Q5_1, Q5_K, Q8_0, in 8 bits, stay
  * quantised unless options->widen (docs/quantize.md): weft_quantized_pass uses them, and no number
  * of theirs is rounded. All else is in f32. `options` may be NULL. Architectures
  * (general.architecture): `llama`, `qwen2`, `qwen3`, `phi3`, `gemma2`, `gemma3`, `gpt2`. Nothing
- * that changes the results is ignored. Memory is needed for the store and 64 rows of a matrix. Errors: WEFT_NOT_FOUND if a key
+ * that changes the results is ignored. The rotary positions of `phi3` may be scaled by lists of factors.
+ * Memory is needed for the store and 64 rows of a matrix. Errors: WEFT_NOT_FOUND if a key
  * or a tensor is missing; WEFT_BAD_FILE for a tensor that the architecture lacks; WEFT_BAD_ARGUMENT
  * if no model of weft has this architecture, or the value of a key; WEFT_BAD_SHAPE if a tensor has
  * another shape than the metadata say; WEFT_BAD_DTYPE for a type that weft_gguf_read lacks. On

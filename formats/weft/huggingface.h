@@ -39,6 +39,20 @@ WEFT_API bool weft_huggingface_at(size_t index, weft_huggingface_architecture *a
 WEFT_API weft_status weft_huggingface_load(weft_params *params, weft_model_config *config,
                                            const char *folder, weft_error *error);
 
+/* What only models with LongRoPE (rope_type "longrope") depend on. Their configuration has two lists
+ * of factors, for texts of up to original_max_position_embeddings tokens and for longer ones; weft's
+ * model has one of them. */
+typedef struct weft_huggingface_options {
+    int64_t context; /* tokens of the longest text. The short factors are taken up to the original
+                        positions, and then are a limit of the model; else the long ones, for up to
+                        max_position_embeddings. 0: the original positions */
+} weft_huggingface_options;
+/* weft_huggingface_load with options, which may be NULL. WEFT_BAD_ARGUMENT also if the model has
+ * LongRoPE and fewer positions than the context. */
+WEFT_API weft_status weft_huggingface_load_with(weft_params *params, weft_model_config *config,
+                                                const char *folder,
+                                                const weft_huggingface_options *options,
+                                                weft_error *error);
 /* The same for a model in memory: the text of config.json, and n safetensors files. Their bytes may
  * be freed afterwards. Messages about the model have the name of the first file of tensors. */
 WEFT_API weft_status weft_huggingface_load_from_memory(weft_params *params,

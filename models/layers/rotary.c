@@ -39,6 +39,7 @@ static frequencies frequencies_of(const weft_rotary_scaling *scaling, int64_t wi
     if (s->factor == 0) s->factor = 1;
     if (s->slow == 0) s->slow = 1;
     if (s->fast == 0) s->fast = s->rule == WEFT_ROTARY_YARN ? 32 : 4;
+    if (s->rule == WEFT_ROTARY_LONGROPE && s->magnitude != 0) f.magnitude = s->magnitude;
     if (s->rule != WEFT_ROTARY_YARN) return f;
     const double first = floor(pair_of(&f, s->fast)), last = ceil(pair_of(&f, s->slow));
     f.first = first > 0 ? first : 0;
@@ -65,6 +66,8 @@ static double frequency_at(const frequencies *f, int64_t i)
         return plain;
     case WEFT_ROTARY_LINEAR:
         return plain / s->factor;
+    case WEFT_ROTARY_LONGROPE:
+        return plain / (double)s->factors[i];
     case WEFT_ROTARY_LLAMA3:
         kept = bounded(((double)s->positions * plain / TURN - s->slow) / (s->fast - s->slow));
         break;
@@ -75,18 +78,32 @@ static double frequency_at(const frequencies *f, int64_t i)
     return (1 - kept) * (plain / s->factor) + kept * plain;
 }
 
-/* NULL, or why the angles cannot be computed. */
-static const char *problem_of(const frequencies *f)
+/* Whether each pair has a factor, and no other number is there. */
+static bool has_factors(const frequencies *f)
+{
+    const float *factors = f->scaling.factors;
+    int64_t n = 0;
+    while (n < WEFT_ROTARY_FACTORS && factors[n] > 0) n++;
+    return 2 * n == (int64_t)f->width && (n == WEFT_ROTARY_FACTORS || factors[n] == 0);
+}
+
+/* NULL, or why the angles of `length` positions cannot be computed. */
+static const char *problem_of(const frequencies *f, int64_t length)
 {
     const weft_rotary_scaling *s = &f->scaling;
     const bool by_turns = s->rule == WEFT_ROTARY_LLAMA3 || s->rule == WEFT_ROTARY_YARN;
-    if ((unsigned)s->rule > WEFT_ROTARY_YARN) return "invalid rule of scaling";
+    if ((unsigned)s->rule > WEFT_ROTARY_LONGROPE) return "invalid rule of scaling";
     if (!(s->factor > 0)) return "the factor of scaling must be above 0";
     if (by_turns && s->positions < 1) return "scaling needs the positions of the training";
     if (by_turns && !(s->slow > 0 && s->fast > s->slow))
         return "the fast turns of scaling must be more than the slow ones, and these above 0";
     if (s->rule == WEFT_ROTARY_YARN && !(f->base > 1 && s->magnitude >= 0))
         return "YaRN needs a base above 1 and a magnitude of 0 or more";
+    if (s->rule != WEFT_ROTARY_LONGROPE) return NULL;
+    if (!has_factors(f)) return "LongRoPE needs a factor above 0 for each pair, at most 64";
+    if (!(s->magnitude >= 0)) return "LongRoPE needs a magnitude of 0 or more";
+    if (s->positions > 0 && length > s->positions)
+        return "the length is above the positions that the factors of LongRoPE are for";
     return NULL;
 }
 
@@ -105,7 +122,7 @@ weft_rotary weft_nn_scaled_rotary_angles(weft_graph *graph, weft_dtype dtype, in
         return angles;
     }
     const frequencies f = frequencies_of(scaling, width, base);
-    const char *problem = problem_of(&f);
+    const char *problem = problem_of(&f, length);
     if (problem) weft_graph_fail_in(g, "weft_nn_rotary", WEFT_BAD_ARGUMENT, "%s", problem);
     double *cosines = weft__table_new(g, "weft_nn_rotary", length, half), *sines = NULL;
     if (cosines) sines = weft__table_new(g, "weft_nn_rotary", length, half);

@@ -102,18 +102,23 @@ WEFT_API weft_rotary weft_nn_rotary_angles(weft_graph *graph, weft_dtype dtype, 
  * training's positions. */
 typedef enum weft_rotary_rule {
     WEFT_ROTARY_PLAIN,
-    WEFT_ROTARY_LINEAR, /* all (Chen et al. 2023) */
-    WEFT_ROTARY_LLAMA3, /* those below `slow` turns, and none above `fast`; in between f is
+    WEFT_ROTARY_LINEAR,  /* all (Chen et al. 2023) */
+    WEFT_ROTARY_LLAMA3,  /* those below `slow` turns, and none above `fast`; in between f is
                            interpolated by turns (Llama 3.1) */
-    WEFT_ROTARY_YARN    /* the same, interpolated by the index of the pair (Peng et al. 2023) */
+    WEFT_ROTARY_YARN,    /* the same, interpolated by the index of the pair (Peng et al. 2023) */
+    WEFT_ROTARY_LONGROPE /* each by a factor of its own (Ding et al. 2024) */
 } weft_rotary_rule;
+#define WEFT_ROTARY_FACTORS 64 /* pairs that LONGROPE can scale */
 typedef struct weft_rotary_scaling {
     weft_rotary_rule rule;
     double factor;     /* 0: 1 */
     double slow, fast; /* turns; 0: 1 and, for LLAMA3, 4, for YARN 32 */
-    int64_t positions; /* of the training; LLAMA3 and YARN need them */
-    double magnitude;  /* YARN multiplies cosines and sines by it; 0: 0.1 ln(factor) + 1, at least 1
-                        */
+    int64_t positions; /* of the training; LLAMA3 and YARN need them. LONGROPE: the positions that
+                          the factors are for, and no more are computed; 0: any number */
+    double magnitude;  /* YARN and LONGROPE multiply cosines and sines by it; 0: for YARN
+                          0.1 ln(factor) + 1, at least 1; for LONGROPE 1 */
+    /* LONGROPE: what divides the frequency of each pair, above 0; 0 ends a shorter list. */
+    float factors[WEFT_ROTARY_FACTORS];
 } weft_rotary_scaling;
 /* The angles of scaled frequencies, of `width` elements: constants [length, width / 2]. NULL is a
  * struct of zeros. Errors: WEFT_BAD_ARGUMENT if the scaling has no such frequencies. */

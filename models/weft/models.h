@@ -280,6 +280,9 @@ typedef struct weft_model_option {
     bool real;           /* fractions are allowed, as in a probability; the field is a double */
     bool flag;           /* only 0 (off) and 1 (on) are allowed */
     size_t offset, size; /* the field in the options of the model: an integer, bool or double */
+    bool list; /* up to size / sizeof(float) numbers above 0, "1,2.5"; "0": none. The field is an
+                  array of float, which 0 ends if it is not full. Its value as one number is the
+                  first. */
 } weft_model_option;
 
 #define WEFT_MODEL_SIZES 3
@@ -339,7 +342,8 @@ WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if no mode
 
 /* Fills *config with the model's defaults and applies "key=value" texts: options, sizes (`batch`,
  * `length` or `source_len` and `target_len`), and `weights=1` for expose_weights where the model
- * has attention; `training` is false. Names of earlier versions are accepted. Errors:
+ * has attention; `training` is false. A length that is not given is at most the positions of the
+ * model. Names of earlier versions are accepted. Errors:
  * WEFT_NOT_FOUND if the model has no such key; WEFT_BAD_ARGUMENT if the value is not one of the
  * choices, not 0 or 1 for a flag, not a number from 0 to 1e9, or a fraction where a whole number is
  * needed. */
@@ -352,9 +356,14 @@ WEFT_API void weft_model_option_set_value(const weft_model_option *option, void 
 /* The same for option i of the model; 0 and no change if there is no such option. */
 WEFT_API double weft_model_value(const weft_model_config *config, size_t i);
 WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double value);
-/* Writes the value of option i as weft_model_parse reads it. Returns `text`. */
+/* Writes the value of option i as weft_model_parse reads it; of a list, the one number. Returns
+ * `text`. */
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
+/* Writes option i of a configuration as weft_model_parse reads it, lists whole. Returns `text`; NULL
+ * if it does not fit or there is no such option, WEFT_OPTIONS_TEXT bytes always do. */
+WEFT_API const char *weft_model_config_option_text(const weft_model_config *config, size_t i,
+                                                   char *text, size_t capacity);
 /* Writes every option as "key=value key=value ...", without the sizes, so that the text does not
  * depend on defaults. Returns `text`; NULL if it does not fit, WEFT_OPTIONS_TEXT bytes always do.
  */

@@ -186,7 +186,9 @@ weft_decode_io weft_language_step(weft_graph *graph, const weft_language_config 
     X(rotary_positions, c.text.block.attention.rotary_scaling.positions, 0, 0, 0, NUMBER,          \
       "positions in which turns are counted; 0: max_positions")                                    \
     X(rotary_magnitude, c.text.block.attention.rotary_scaling.magnitude, 0, 0, 0, NUMBER,          \
-      "of yarn's cosines and sines; 0: 0.1 ln(rotary_factor) + 1")                                 \
+      "of the cosines and sines of yarn, 0: 0.1 ln(rotary_factor) + 1, and of longrope, 0: 1")     \
+    X(rotary_factors, c.text.block.attention.rotary_scaling.factors, 0, 0, 0, NUMBERS,             \
+      "by which longrope divides the frequencies, for max_positions; 0: none")                     \
     X(gamma_plus_one, c.text.block.gamma_plus_one, 0, 0, 0, FLAG,                                  \
       "1: RMS norms multiply by 1 + gamma")                                                        \
     X(scaled_embeddings, c.text.scaled_embeddings, 0, 0, 0, FLAG,                                  \

@@ -69,9 +69,33 @@ static bool parse_value(const weft_model_option *o, const char *text, double *va
     return false;
 }
 
+/* Sets the numbers of a list from "1,2.5"; false if one is not above 0, or they are too many. */
+static bool parse_list(const weft_model_option *o, const char *text, void *into)
+{
+    float *items = (float *)(void *)((char *)into + o->offset);
+    const size_t most = o->size / sizeof *items;
+    memset(items, 0, o->size);
+    if (!strcmp(text, "0")) return true;
+    for (size_t n = 0; n < most; n++) {
+        double x;
+        const char *end = weft__text_read_double(text, &x);
+        if (!end || !(x <= 1e9) || !((float)x > 0)) return false;
+        items[n] = (float)x;
+        if (!*end) return true;
+        if (*end != ',') return false;
+        text = end + 1;
+    }
+    return false;
+}
+
 static weft_status refuse(const char *model, const weft_model_option *o, const char *text,
                           weft_error *error)
 {
+    if (o->list)
+        return weft_error_set(
+            error, WEFT_BAD_ARGUMENT, model,
+            "invalid %s \"%.40s%s\"; expected 0, or at most %zu numbers from above 0 to 1e9",
+            o->name, text, strlen(text) > 40 ? "..." : "", o->size / sizeof(float));
     if (o->flag)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "invalid %s=%s; expected 0 or 1",
                               o->name, text);
@@ -87,6 +111,7 @@ double weft_model_option_value(const weft_model_option *o, const void *from)
 {
     if (!o || !from) return 0;
     const void *field = (const char *)from + o->offset;
+    if (o->list) return *(const float *)field;
     if (o->real) return *(const double *)field;
     if (o->size == sizeof(bool)) return *(const bool *)field;
     return o->size == sizeof(int) ? *(const int *)field : (double)*(const int64_t *)field;
@@ -96,7 +121,10 @@ void weft_model_option_set_value(const weft_model_option *o, void *into, double 
 {
     if (!o || !into) return;
     void *field = (char *)into + o->offset;
-    if (o->real)
+    if (o->list) {
+        memset(field, 0, o->size);
+        *(float *)field = (float)value;
+    } else if (o->real)
         *(double *)field = value;
     else if (o->size == sizeof(bool))
         *(bool *)field = value != 0;
@@ -104,6 +132,11 @@ void weft_model_option_set_value(const weft_model_option *o, void *into, double 
         *(int *)field = (int)value;
     else
         *(int64_t *)field = (int64_t)value;
+}
+
+void weft__option_copy(const weft_model_option *o, void *into, const void *from)
+{
+    memcpy((char *)into + o->offset, (const char *)from + o->offset, o->size);
 }
 
 double weft_model_value(const weft_model_config *config, size_t i)
@@ -140,7 +173,10 @@ static bool parse_row(const weft_model *m, const weft_model_option *rows, size_t
     size_t i = 0;
     while (i < n && rows[i].name && !is_key(text, length, rows[i].name)) i++;
     if (i == n || !rows[i].name) return false;
-    if (parse_value(&rows[i], text + length + 1, &value))
+    if (rows[i].list) {
+        if (!parse_list(&rows[i], text + length + 1, into))
+            refuse(m->name, &rows[i], text + length + 1, error);
+    } else if (parse_value(&rows[i], text + length + 1, &value))
         weft_model_option_set_value(&rows[i], into, value);
     else
         refuse(m->name, &rows[i], text + length + 1, error);
@@ -177,6 +213,21 @@ static weft_status parse_text(weft_model_config *config, const char *text, weft_
     return refuse_name(m, text, length, error);
 }
 
+/* Sets the sizes that no text has set: lengths to at most the positions of the model. */
+static void fill_sizes(weft_model_config *config)
+{
+    const weft_model *m = config->model;
+    const double positions = (double)weft_model_traits_of(config).max_positions;
+    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++) {
+        const weft_model_option *o = &m->sizes[i];
+        const bool is_length = o->offset != offsetof(weft_batch_shape, rows);
+        if (weft_model_option_value(o, &config->build.shape) >= 0) continue;
+        weft_model_option_set_value(o, &config->build.shape,
+                                    is_length && positions > 0 && positions < o->value ? positions
+                                                                                       : o->value);
+    }
+}
+
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                              weft_model_config *config, weft_error *error)
 {
@@ -189,10 +240,11 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
     for (size_t i = 0; i < model->n_options; i++)
         weft_model_set_value(config, i, model->options[i].value);
     for (int i = 0; i < WEFT_MODEL_SIZES && model->sizes[i].name; i++)
-        weft_model_option_set_value(&model->sizes[i], &config->build.shape, model->sizes[i].value);
+        weft_model_option_set_value(&model->sizes[i], &config->build.shape, -1);
     weft_status status = WEFT_OK;
     for (size_t t = 0; t < n && status == WEFT_OK; t++)
         status = parse_text(config, texts[t], error);
+    fill_sizes(config);
     return status;
 }
 
@@ -210,6 +262,46 @@ const char *weft_model_value_text(const weft_model *model, size_t i, double valu
     return text;
 }
 
+/* The shortest decimal that becomes the float. */
+static void float_text(float x, char text[TEXT_NUMBER_BYTES])
+{
+    for (int digits = 1; digits <= 9; digits++) {
+        double again;
+        weft__text_format(text, TEXT_NUMBER_BYTES, "%.*g", digits, (double)x);
+        if (weft__text_to_double(text, &again) && (float)again == x) return;
+    }
+}
+
+static const char *list_text(const weft_model_option *o, const float *items, char *text,
+                             size_t capacity)
+{
+    char number[TEXT_NUMBER_BYTES] = "0";
+    size_t used = 0;
+    for (size_t i = 0; i == 0 || (i < o->size / sizeof *items && items[i] != 0); i++) {
+        float_text(items[i], number);
+        const int n = snprintf(text + used, capacity - used, "%s%s", i ? "," : "", number);
+        if (n < 0 || (size_t)n >= capacity - used) return NULL;
+        used += (size_t)n;
+    }
+    return text;
+}
+
+const char *weft_model_config_option_text(const weft_model_config *config, size_t i, char *text,
+                                          size_t capacity)
+{
+    const weft_model *m = config ? config->model : NULL;
+    if (!m || i >= m->n_options || !text || !capacity) return NULL;
+    const weft_model_option *o = &m->options[i];
+    if (o->list) {
+        const unsigned char *field = config->options.bytes + o->offset;
+        return list_text(o, (const float *)(const void *)field, text, capacity);
+    }
+    char value[64];
+    weft_model_value_text(m, i, weft_model_value(config, i), value, sizeof value);
+    const int n = snprintf(text, capacity, "%s", value);
+    return n >= 0 && (size_t)n < capacity ? text : NULL;
+}
+
 const char *weft_model_options_text(const weft_model_config *config, char *text, size_t capacity)
 {
     const weft_model *m = config ? config->model : NULL;
@@ -217,12 +309,11 @@ const char *weft_model_options_text(const weft_model_config *config, char *text,
     if (capacity) text[0] = 0;
     if (!m) return NULL;
     for (size_t i = 0; i < m->n_options; i++) {
-        char value[64];
-        int n =
-            snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
-                     weft_model_value_text(m, i, weft_model_value(config, i), value, sizeof value));
+        int n = snprintf(text + used, capacity - used, "%s%s=", i ? " " : "", m->options[i].name);
         if (n < 0 || (size_t)n >= capacity - used) return NULL;
         used += (size_t)n;
+        if (!weft_model_config_option_text(config, i, text + used, capacity - used)) return NULL;
+        used += strlen(text + used);
     }
     return text;
 }

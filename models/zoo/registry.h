@@ -30,11 +30,12 @@
  * enums of models.h. */
 #define NUMBER         .flag = false
 #define FLAG           .flag = true
+#define NUMBERS        .list = true
 #define NORM_POSITIONS .choices = "pre|post|post-dropped|both"
 #define POSITIONS      .choices = "none|sinusoidal|learned|sinusoidal-halves"
 #define OUTPUT_BIASES  .choices = "untied|none|always"
 #define ACTIVATIONS    .choices = "relu|gelu|gelu-tanh|silu"
-#define ROTARY_RULES   .choices = "none|linear|llama3|yarn"
+#define ROTARY_RULES   .choices = "none|linear|llama3|yarn|longrope"
 
 /* A row of a table of options: name, field of the struct `type`, default, kind, documentation. A
  * number is whole unless the field is a double. */
@@ -81,6 +82,9 @@
 #define DECLARE_MODEL(name) extern const weft_model weft__model_##name;
 MODELS(DECLARE_MODEL)
 #undef DECLARE_MODEL
+
+/* Copies the field of an option between two structs of options. */
+WEFT_PRIVATE_API void weft__option_copy(const weft_model_option *o, void *into, const void *from);
 
 /* Splits "key=value key=value ..." in place into its words, at most `capacity`; returns how many. */
 WEFT_PRIVATE_API size_t weft__options_split(char *text, const char **words, size_t capacity);

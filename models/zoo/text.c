@@ -11,6 +11,14 @@ void weft__text_no_config(weft_graph *g, const char *function)
     weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT, "the configuration or the sizes are NULL");
 }
 
+/* Learned positions, and factors of LongRoPE, are for a number of positions. */
+static bool has_limit(const weft_text_config *c)
+{
+    const weft_nn_attention_options *a = &c->block.attention;
+    return c->positions == WEFT_POSITIONS_LEARNED ||
+           (a->rotary_base != 0 && a->rotary_scaling.rule == WEFT_ROTARY_LONGROPE);
+}
+
 void weft__text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *traits)
 {
     *traits = (weft_model_traits){
@@ -18,7 +26,7 @@ void weft__text_traits(const weft_text_config *c, int64_t vocab, weft_model_trai
         .vocab = vocab,
         .d_model = c->d_model,
         .tied = c->tied,
-        .max_positions = c->positions == WEFT_POSITIONS_LEARNED ? c->max_positions : INT64_MAX,
+        .max_positions = has_limit(c) ? c->max_positions : INT64_MAX,
         .pad_id = c->pad_id < vocab ? (int32_t)c->pad_id : 0, /* a label alone cannot fill rows */
         .causal = true};
 }

@@ -45,6 +45,13 @@ def write_rotary(writer, config, rope, width):
     kind = rope.get("rope_type", "default")
     if kind == "llama3":
         writer.add_tensor("rope_freqs.weight", llama3_divisors(rope, width))
+    elif kind == "longrope":
+        positions = rope["original_max_position_embeddings"]
+        writer.add_rope_scaling_orig_ctx_len(positions)
+        ratio = config["max_position_embeddings"] / positions
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(ratio) / math.log(positions)))
+        for name in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{name}.weight", np.array(rope[f"{name}_factor"], np.float32))
     elif kind != "default":
         writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
         writer.add_rope_scaling_factor(rope["factor"])

@@ -37,6 +37,13 @@ def rope(theta, partial=1.0, local=None, **scaling):
     return {"rope_parameters": keys}
 
 
+def longrope(positions):
+    """The same for LongRoPE, whose long factors are for more tokens than `positions`."""
+    return {"original_max_position_embeddings": positions,
+            **rope(100.0, rope_type="longrope", short_factor=[1.25, 2.0, 3.0], long_factor=[1.5, 4.0, 8.0],
+                   original_max_position_embeddings=positions)}
+
+
 # name: class, configuration, how it is stored
 MODELS = {
     "gpt2": (hf.GPT2LMHeadModel, hf.GPT2Config(
@@ -72,6 +79,11 @@ MODELS = {
     "phi3": (hf.Phi3ForCausalLM, hf.Phi3Config(
         num_key_value_heads=2, sliding_window=4, pad_token_id=3, eos_token_id=2,
         **rope(100.0, partial=0.7), **LLAMA), {}),
+    "phi3-short": (hf.Phi3ForCausalLM, hf.Phi3Config(
+        num_key_value_heads=2, pad_token_id=3, eos_token_id=2, max_position_embeddings=64, **longrope(16), **LLAMA), {}),
+    "phi3-long": (hf.Phi3ForCausalLM, hf.Phi3Config(
+        num_key_value_heads=2, pad_token_id=3, eos_token_id=2, max_position_embeddings=64, **longrope(5), **LLAMA),
+                  {"context": 7}),
     "gemma2": (hf.Gemma2ForCausalLM, hf.Gemma2Config(
         num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=5, sliding_window=3,
         attn_logit_softcapping=2.0, final_logit_softcapping=3.0, **LLAMA), {}),
@@ -97,7 +109,7 @@ MODELS = {
         activation_function="relu", **PAIR), {}),
 }
 GOLDEN = ["gpt2", "gpt2-untied", "llama", "llama-tied", "bert", "bert-encoder", "marian", "bart",
-          "qwen3", "gemma2", "gemma3", "phi3"]
+          "qwen3", "gemma2", "gemma3", "phi3", "phi3-long"]
 
 
 def make(name, seed):

@@ -172,6 +172,10 @@ static void test_options(void)
         {"llama", TINY " rotary_scaling=yarn rotary_factor=4 rotary_positions=256 rotary_fast=16",
          "llama", "rotary_positions=256"},
         {"llama", TINY " head_dim=32 " LLAMA3, "llama", "rotary_scaling=llama3"},
+        {"llama",
+         TINY " rotary_scaling=longrope rotary_dim=6 rotary_factors=1.05,2.5,64 "
+              "rotary_magnitude=1.19",
+         "llama", "rotary_factors=1.05,2.5,64 "},
         {"llama", TINY " norm_qk=1", "qwen3", "norm_qk=1"},
         {"llama",
          TINY " norm=both scaled_embeddings=1 activation=gelu-tanh global_every=2 window=8 "

@@ -10,6 +10,7 @@
 #include "json/tree.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,6 +215,50 @@ static void test_outputs(void)
     }
 }
 
+/* LongRoPE: of 7 tokens, where the model was trained with 5 and then extended to 64. */
+static void test_longrope(void)
+{
+    static const struct {
+        int64_t context;
+        const char *options; /* NULL: refused */
+    } cases[] = {{0, " rotary_factors=1.25,2,3 "},
+                 {5, " rotary_factors=1.25,2,3 "},
+                 {7, " rotary_factors=1.5,4,8 "},
+                 {65, NULL}};
+    const char *folder = FOLDER("phi3-long");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const weft_huggingface_options options = {.context = cases[i].context};
+        char text[WEFT_OPTIONS_TEXT];
+        weft_error error = {0};
+        weft_model_config config;
+        weft_params *p = weft_params_new();
+        const weft_status status = weft_huggingface_load_with(p, &config, folder, &options, &error);
+        CU_ASSERT_EQUAL(status, cases[i].options ? WEFT_OK : WEFT_BAD_ARGUMENT);
+        if (status == WEFT_OK) {
+            const int64_t most = cases[i].context == 7 ? 64 : 5;
+            CU_ASSERT_EQUAL(weft_model_traits_of(&config).max_positions, most);
+            weft_model_options_text(&config, text, sizeof text);
+            /* sqrt(1 + ln(64 / 5) / ln 5). */
+            char *magnitude = strstr(text, "rotary_magnitude=");
+            CU_ASSERT_PTR_NOT_NULL_FATAL(magnitude);
+            CU_ASSERT_TRUE(fabs(strtod(magnitude + 17, NULL) - 1.6075009637447681) < 1e-12);
+            CU_ASSERT_PTR_NOT_NULL(strstr(text, cases[i].options));
+        }
+        if (cases[i].context == 7) {
+            check_outputs(folder, p, &config);
+        } else if (status == WEFT_OK) {
+            weft_graph *g = weft_graph_new();
+            config.build.shape.target_len = 6;
+            weft_model_build(g, &config);
+            CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "the length is above"));
+            weft_graph_free(g);
+        } else {
+            CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "a context of 65 is too long"));
+        }
+        weft_params_free(p);
+    }
+}
+
 /* ---- The way back ---- */
 
 /* Whether each tensor of a file has the same bits in another one, as f32. */
@@ -409,6 +454,9 @@ static void test_own_models(void)
         {"llama output_bias=none head_dim=6 rotary_scaling=yarn rotary_factor=2", NULL, NULL},
         {"llama output_bias=none head_dim=8 rotary_dim=4 rotary_scaling=llama3", NULL, NULL},
         {"llama output_bias=none norm_qk=1 rotary_scaling=linear rotary_factor=3", NULL, NULL},
+        {"llama output_bias=none rotary_scaling=longrope rotary_factors=1.5,2", NULL, NULL},
+        {"llama output_bias=none rotary_scaling=longrope rotary_factors=1.5,2 rotary_magnitude=1.2",
+         "Phi3ForCausalLM", NULL},
         {GEMMA " window=2 global_every=2 norm_qk=1 local_rotary_base=100", NULL, NULL},
         {GEMMA " window=2 global_every=3 score_cap=5 logit_cap=4", NULL, NULL},
         {"llama output_bias=none score_cap=2", NULL, "has score_cap=2, but LlamaForCausalLM has 0"},
@@ -530,8 +578,16 @@ static void test_configurations(void)
         {"bert", "\"gelu\"", "\"relu\"", WEFT_BAD_ARGUMENT, "hidden_act is \"relu\""},
         {"bert", "\"is_decoder\": false", "\"is_decoder\": true", WEFT_BAD_ARGUMENT,
          "is_decoder is true"},
-        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
-         WEFT_BAD_ARGUMENT, "is \"longrope\": expected default, linear, llama3 or yarn"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"",
+         WEFT_BAD_ARGUMENT, "is \"dynamic\": expected default, linear, llama3, yarn or longrope"},
+        {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"", WEFT_NOT_FOUND,
+         "has no short_factor, which longrope needs"},
+        {"llama-tied", "\"rope_type\": \"default\"",
+         "\"rope_type\": \"longrope\", \"short_factor\": [1, 2], \"long_factor\": [1, 2, 3]",
+         WEFT_BAD_ARGUMENT, "short_factor has 2 numbers; expected 3, one for each pair"},
+        {"llama-tied", "\"rope_type\": \"default\"",
+         "\"rope_type\": \"longrope\", \"short_factor\": [1, \"2\", 3], \"long_factor\": [1]",
+         WEFT_BAD_ARGUMENT, "short_factor: invalid rotary_factors"},
         {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"mscale\": 2",
          WEFT_BAD_ARGUMENT, "rope_parameters.mscale is 2: unsupported key"},
         {"llama-tied", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": \"2\"",
@@ -883,6 +939,7 @@ void huggingface_tests(void)
     CU_pSuite suite = CU_add_suite("huggingface", make_scratch, remove_scratch);
     CU_add_test(suite, "memory that runs out in cJSON", test_json_memory);
     CU_add_test(suite, "outputs as transformers has them", test_outputs);
+    CU_add_test(suite, "factors of LongRoPE for a context", test_longrope);
     CU_add_test(suite, "back, bit for bit", test_back);
     CU_add_test(suite, "GGUF files of the same models", test_gguf);
     CU_add_test(suite, "from memory", test_from_memory);

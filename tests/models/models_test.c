@@ -332,6 +332,7 @@ static double scaled_frequency(const weft_rotary_scaling *s, double width, doubl
                              s->slow != 0 ? s->slow : 1};
     if (s->rule == WEFT_ROTARY_PLAIN) return f;
     if (s->rule == WEFT_ROTARY_LINEAR) return f / factor;
+    if (s->rule == WEFT_ROTARY_LONGROPE) return f / (double)s->factors[i];
     if (s->rule == WEFT_ROTARY_LLAMA3) {
         if (wavelength > n / turns[1]) return f / factor;
         if (wavelength < n / turns[0]) return f;
@@ -357,8 +358,13 @@ static void test_scaled_angles(void)
         {.rule = WEFT_ROTARY_YARN, .factor = 4, .positions = 1000},
         {.rule = WEFT_ROTARY_YARN, .factor = 0.5, .positions = 64, .slow = 2, .fast = 4},
         {.rule = WEFT_ROTARY_YARN, .factor = 16, .positions = 3, .magnitude = 0.7},
+        {.rule = WEFT_ROTARY_LONGROPE, .factors = {1, 1.5f, 0.5f, 2, 3, 4, 50, 64.25f}},
+        {.rule = WEFT_ROTARY_LONGROPE,
+         .positions = LENGTH,
+         .magnitude = 1.25,
+         .factors = {2, 2, 2, 2, 2, 2, 2, 7}},
     };
-    static const double magnitudes[] = {1, 1, 1, 1, 1.1386294361119891, 1, 0.7};
+    static const double magnitudes[] = {1, 1, 1, 1, 1.1386294361119891, 1, 0.7, 1, 1.25};
     static double out[N];
     for (size_t k = 0; k < sizeof scalings / sizeof *scalings; k++) {
         weft_graph *g = weft_graph_new();
@@ -388,7 +394,13 @@ static void test_refused_scalings(void)
         weft_rotary_scaling scaling;
         const char *message;
     } cases[] = {
-        {{.rule = (weft_rotary_rule)4}, "invalid rule"},
+        {{.rule = (weft_rotary_rule)5}, "invalid rule"},
+        {{.rule = WEFT_ROTARY_LONGROPE, .factors = {1}}, "a factor above 0 for each pair"},
+        {{.rule = WEFT_ROTARY_LONGROPE, .factors = {1, 1, 1}}, "a factor above 0 for each pair"},
+        {{.rule = WEFT_ROTARY_LONGROPE, .factors = {1, -1}}, "a factor above 0 for each pair"},
+        {{.rule = WEFT_ROTARY_LONGROPE, .factors = {1, 1}, .magnitude = -1},
+         "magnitude of 0 or more"},
+        {{.rule = WEFT_ROTARY_LONGROPE, .factors = {1, 1}, .positions = 2}, "the length is above"},
         {{.rule = WEFT_ROTARY_LINEAR, .factor = -1}, "the factor of scaling must be above 0"},
         {{.rule = WEFT_ROTARY_LLAMA3, .factor = 2}, "needs the positions of the training"},
         {{.rule = WEFT_ROTARY_YARN, .positions = 8, .slow = 4, .fast = 4}, "must be more than"},
@@ -611,6 +623,45 @@ static void test_values(void)
     }
 }
 
+/* Lists of numbers: as texts, and as one number. */
+static void test_lists(void)
+{
+    static const char *const bad[] = {"",   ",",     "1,",    "1,,2", "0,1",   "1 2",
+                                      "-1", "1e300", "1,nan", "x",    "1e-300"};
+    const weft_model *m = weft_model_find("llama");
+    weft_model_config config;
+    weft_error error = {0};
+    char text[WEFT_OPTIONS_TEXT], word[WEFT_OPTIONS_TEXT] = "rotary_factors=1";
+    size_t i = 0;
+    while (strcmp(m->options[i].name, "rotary_factors") != 0) i++;
+    CU_ASSERT_EQUAL(weft_model_parse(m, NULL, 0, &config, NULL), WEFT_OK);
+    CU_ASSERT_STRING_EQUAL(weft_model_config_option_text(&config, i, text, sizeof text), "0");
+    const char *words[] = {"rotary_factors=1.05,2,1e3"};
+    CU_ASSERT_EQUAL(weft_model_parse(m, words, 1, &config, NULL), WEFT_OK);
+    CU_ASSERT_STRING_EQUAL(weft_model_config_option_text(&config, i, text, sizeof text),
+                           "1.05,2,1e+03");
+    CU_ASSERT_PTR_NULL(weft_model_config_option_text(&config, i, text, 12));
+    CU_ASSERT_PTR_NULL(weft_model_config_option_text(&config, m->n_options, text, sizeof text));
+    CU_ASSERT_PTR_NULL(weft_model_config_option_text(NULL, 0, text, sizeof text));
+    CU_ASSERT_EQUAL(weft_model_value(&config, i), (double)1.05f);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_model_options_text(&config, text, sizeof text),
+                                  " rotary_factors=1.05,2,1e+03 "));
+    weft_model_set_value(&config, i, 3);
+    CU_ASSERT_STRING_EQUAL(weft_model_config_option_text(&config, i, text, sizeof text), "3");
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+        snprintf(text, sizeof text, "rotary_factors=%s", bad[k]);
+        words[0] = text;
+        CU_ASSERT_EQUAL(weft_model_parse(m, words, 1, &config, &error), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "expected 0, or at most 64 numbers"));
+    }
+    for (int k = 1; k < WEFT_ROTARY_FACTORS; k++) strcat(word, ",1");
+    words[0] = word;
+    CU_ASSERT_EQUAL(weft_model_parse(m, words, 1, &config, &error), WEFT_OK);
+    CU_ASSERT_STRING_EQUAL(weft_model_config_option_text(&config, i, text, sizeof text), word + 15);
+    strcat(word, ",1");
+    CU_ASSERT_EQUAL(weft_model_parse(m, words, 1, &config, &error), WEFT_BAD_ARGUMENT);
+}
+
 static void test_options(void)
 {
     static const struct {
@@ -710,5 +761,6 @@ void models_tests(void)
     CU_add_test(suite, "the list of models", test_list);
     CU_add_test(suite, "values of options", test_values);
     CU_add_test(suite, "options", test_options);
+    CU_add_test(suite, "options that are lists", test_lists);
     CU_add_test(suite, "numbers of parameters", test_parameter_counts);
 }

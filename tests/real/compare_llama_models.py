@@ -22,6 +22,7 @@ MODELS = {
     "qwen2": LLAMA + " qkv_bias=1",
     "qwen3": LLAMA + " norm_qk=1",
     "phi3": LLAMA,
+    "phi3, longrope": LLAMA + " rotary_scaling=longrope rotary_factors=1.05,2.5,1,3,4.25,6,8,64 rotary_magnitude=1.19",
     "gemma2": LLAMA + GEMMA + " score_cap=20 logit_cap=10",
     "gemma3": LLAMA + GEMMA + " norm_qk=1 local_rotary_base=1000 gamma_plus_one=1",
     "gpt2": "gpt norm=pre activation=gelu-tanh tied=1 positions=learned qkv_bias=1 out_bias=1 ffn_bias=1 " + SIZES,

@@ -32,7 +32,7 @@ MODELS = {
         head_dim=8, query_pre_attn_scalar=8, sliding_window=3, attn_logit_softcapping=2.0,
         final_logit_softcapping=3.0, **MORE), {}),
 }
-NAMES = ["gpt2", "llama", "llama-linear", "qwen2", "qwen3", "phi3", "gemma3", *MODELS]
+NAMES = ["gpt2", "llama", "llama-linear", "qwen2", "qwen3", "phi3", "phi3-short", "phi3-long", "gemma3", *MODELS]
 
 
 def main():
@@ -51,7 +51,9 @@ def main():
                 inputs, outputs = make.run(model, name, seed)
                 make_gguf_models.write(folder / "hf", folder / "model.gguf")
                 np.save(folder / "ids.npy", inputs["target_in"])
-                for arguments in (["convert", folder / "model.gguf", "-o", folder / "run"],
+                context = make.MODELS[name][2].get("context")
+                for arguments in (["convert", folder / "model.gguf", "-o", folder / "run",
+                                   *(["--context", str(context)] if context else [])],
                                   ["run", folder / "run", "--input", f"target_in={folder}/ids.npy", "--out",
                                    folder / "out"]):
                     subprocess.run([weft, *arguments], check=True, stdout=subprocess.DEVNULL)

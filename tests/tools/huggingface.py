@@ -62,7 +62,7 @@ def check(name, seed, folder):
     model = make.make(name, seed)
     make.save(model, name, folder / "hf")
     inputs, outputs = make.run(model, name, seed)
-    weft("convert", folder / "hf", "-o", folder / "run")
+    weft("convert", folder / "hf", "-o", folder / "run", *(["--context", stored["context"]] if "context" in stored else []))
     feeds = []
     for key, array in inputs.items():
         np.save(folder / f"{key}.npy", array)

@@ -5,6 +5,7 @@
 #include "text/text_files.h"
 
 #include "base/platform.h"
+#include "training/saved.h"
 
 #include <weft/gguf.h>
 #include <weft/huggingface.h>
@@ -30,6 +31,8 @@ static void check(void *into, const tool_parser *parser)
         tool_usage_error(parser, "--merge writes a run, without --architecture");
     if (a->base && (a->merge || a->to || a->f32))
         tool_usage_error(parser, "--base reads adapters of PEFT, without --merge, --to and --f32");
+    if (a->context && (a->base || a->merge || a->to))
+        tool_usage_error(parser, "--context is for reading a model");
 }
 
 #define FIELD(field) TOOL_FIELD(convert_args, field)
@@ -49,6 +52,10 @@ static const tool_option convert_options[] = {
     {"merge", NULL, FIELD(merge),
      "write a run of adapters as a run of its whole model: matrices that have adapters are in f32"},
     {"f32", NULL, FIELD(f32), "widen the matrices of a GGUF file, as training needs them"},
+    {"context", "N", FIELD(context),
+     "tokens of the longest text, of a model whose rotary positions have two lists of factors "
+     "(default: the original positions, those of the short factors)",
+     1, 1e9},
     {"list", NULL, FIELD(list), "list the architectures, and the model that computes each"},
     {0}};
 
@@ -87,9 +94,8 @@ static void print_result(const convert_args *a, const weft_params *params,
     char options[TOOL_OPTIONS_TEXT], size[64];
     const char *left = weft_params_meta(params, WEFT_HUGGINGFACE_LEFT_OUT);
     double parameters = 0, bytes = 0;
-    weft_graph *g = weft_graph_new();
+    weft_graph *g = weft__saved_graph(config, a->out, NULL);
     size_t n = 0;
-    weft_model_build(g, config);
     const weft_value *values = weft_graph_params(g, &n);
     for (size_t i = 0; i < n; i++)
         parameters += (double)weft_shape_numel(weft_shape_of(g, values[i]));
@@ -121,7 +127,8 @@ static weft_status load_gguf(const convert_args *a, weft_params *params, weft_mo
                              weft_error *error)
 {
     weft_gguf *file = weft_gguf_open(a->from, error);
-    if (file) weft_gguf_load(file, &(weft_gguf_options){.widen = a->f32}, params, config, error);
+    const weft_gguf_options options = {.widen = a->f32, .context = a->context};
+    if (file) weft_gguf_load(file, &options, params, config, error);
     weft_gguf_close(file);
     return error->status;
 }
@@ -134,9 +141,11 @@ static weft_status import_model(const convert_args *a, weft_params *params,
     if (a->architecture)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "--architecture",
                               "is for writing: config.json names the one that is read");
-    const weft_status status = is_there(a->from, "config.json")
-                                   ? weft_huggingface_load(params, config, a->from, error)
-                                   : load_gguf(a, params, config, error);
+    const weft_huggingface_options options = {.context = a->context};
+    const weft_status status =
+        is_there(a->from, "config.json")
+            ? weft_huggingface_load_with(params, config, a->from, &options, error)
+            : load_gguf(a, params, config, error);
     if (status != WEFT_OK) return status;
     if (!weft__os_make_folder(a->out) && errno != EEXIST)
         return weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));

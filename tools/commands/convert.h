@@ -8,6 +8,7 @@ typedef struct convert_args {
     const char *from, *out, *architecture, *base;
     bool list, f32, merge;
     unsigned to, type;
+    long context;
 } convert_args;
 
 /* convert_adapters.c. They return the exit status. */

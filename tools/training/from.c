@@ -46,11 +46,10 @@ static bool take_model(training *t)
         return false;
     }
     for (size_t i = 0; i < m->n_options; i++) {
-        char text[128], value[64];
+        char text[WEFT_OPTIONS_TEXT + 64], value[WEFT_OPTIONS_TEXT];
         if (is_of_data(t, m->options[i].name) || has_option(r, m->options[i].name)) continue;
         snprintf(text, sizeof text, "%s=%s", m->options[i].name,
-                 weft_model_value_text(m, i, weft_model_value(&t->from->config, i), value,
-                                       sizeof value));
+                 weft_model_config_option_text(&t->from->config, i, value, sizeof value));
         if (!recipe_take_model_option(r, text))
             return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     }

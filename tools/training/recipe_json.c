@@ -125,7 +125,7 @@ static bool load_model_options(recipe *r, const cJSON *json, const char *path, w
     if (!check_keys(json, "model_options", path, error)) return false;
     cJSON_ArrayForEach(item, json)
     {
-        char text[256], number[TEXT_NUMBER_BYTES];
+        char text[WEFT_OPTIONS_TEXT], number[TEXT_NUMBER_BYTES];
         if (cJSON_IsNumber(item))
             snprintf(text, sizeof text, "%s=%s", item->string,
                      weft__text_from_double(item->valuedouble, number));
@@ -288,12 +288,13 @@ static bool add_model(const recipe *r, cJSON *json)
                          : NULL;
     for (size_t i = 0; options && i < r->model->n_options; i++) {
         const weft_model_option *o = &r->model->options[i];
-        char text[64];
-        if (o->choices ? !cJSON_AddStringToObject(
-                             options, o->name,
-                             weft_model_value_text(r->model, i, weft_model_value(&config, i), text,
-                                                   sizeof text))
-                       : !cJSON_AddNumberToObject(options, o->name, weft_model_value(&config, i)))
+        const double value = weft_model_value(&config, i);
+        char text[WEFT_OPTIONS_TEXT];
+        if (o->choices || (o->list && value != 0)
+                ? !cJSON_AddStringToObject(
+                      options, o->name,
+                      weft_model_config_option_text(&config, i, text, sizeof text))
+                : !cJSON_AddNumberToObject(options, o->name, value))
             return false;
     }
     return options != NULL;

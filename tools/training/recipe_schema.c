@@ -91,6 +91,9 @@ static void put_model_option(cJSON *members, const weft_model_option *o)
     cJSON_AddStringToObject(to, "description", o->doc);
     if (o->choices)
         put_choices(to, o->choices);
+    else if (o->list)
+        cJSON_AddItemToObject(to, "type",
+                              cJSON_CreateStringArray((const char *[]){"number", "string"}, 2));
     else
         put_number(to, !o->real, 0, o->flag ? 1 : MAX_MODEL_OPTION);
 }
