@@ -182,10 +182,35 @@ static bool one_line(const weft_error *e)
     return e->where[0] && e->message[0] && !strchr(e->message, '\n');
 }
 
-/* Plans a value and, if it is a float, the gradients of all inputs that it depends on, and its
- * derivative along them. */
-static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), bool backward)
+/* A batch of the value for two examples, each with the inputs of the graph. */
+static weft_value two_of(weft_graph *g, weft_value value)
 {
+    weft_value inputs[8], batches[8], result = WEFT_NO_VALUE;
+    const size_t n_nodes = weft_graph_node_count(g);
+    size_t n = 0;
+    for (size_t i = 0; i < n_nodes && n < 8; i++) {
+        const weft_node_info node = weft_graph_node(g, i);
+        if (node.op != &weft_op_input) continue;
+        inputs[n] = weft_value_from_id(g, node.first_out);
+        const weft_shape one = weft_shape_of(g, inputs[n]);
+        weft_shape two = {one.rank + 1, {2}};
+        for (int d = 0; d < one.rank; d++) two.dim[d + 1] = one.dim[d];
+        batches[n] = weft_broadcast_to(g, inputs[n], two);
+        n++;
+    }
+    if (!n) return value;
+    weft_vmap(g, &value, 1, inputs, batches, n, &result);
+    return result;
+}
+
+typedef enum mode { PLAIN, DIFFERENTIATED, BATCHED, MODES } mode;
+
+/* Plans a value; or, if it is a float, the gradients of all inputs that it depends on, and its
+ * derivative along them; or a batch of it. */
+static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), mode mode)
+{
+    static const char *const modes[] = {"", ", backward", ", batched"};
+    const bool backward = mode == DIFFERENTIATED;
     weft_graph *g = weft_graph_new();
     weft_value targets[10], wrt[8];
     size_t n_wrt = 0;
@@ -204,7 +229,10 @@ static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETE
         weft_grad_of(g, targets, &ones, 1, wrt, n_wrt, targets + 1);
         weft_jvp(g, targets, 1, wrt, wrt, n_wrt, targets + 1 + n_wrt);
     }
+    if (mode == BATCHED && e->status == WEFT_OK) targets[0] = two_of(g, targets[0]);
     bool good = e->status == WEFT_OK || e->status == WEFT_NO_GRADIENT ||
+                (mode == BATCHED && e->status == WEFT_BAD_ARGUMENT &&
+                 strstr(e->message, "cannot be batched")) ||
                 (e->status == WEFT_TOO_LARGE && one_line(e));
     if (e->status == WEFT_OK) {
         weft_plan *plan = weft_plan_new(g, targets, backward ? 2 + n_wrt : 1, NULL, &error);
@@ -213,8 +241,8 @@ static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETE
         weft_plan_free(plan);
     }
     if (!good)
-        fprintf(stderr, "\n    %s of %g%s: %s: %s\n", name, (double)n, backward ? ", backward" : "",
-                e->where, e->message);
+        fprintf(stderr, "\n    %s of %g%s: %s: %s\n", name, (double)n, modes[mode], e->where,
+                e->message);
     CU_ASSERT_TRUE(good);
     weft_graph_free(g);
 }
@@ -230,8 +258,9 @@ static void test_huge(void)
             const bool is_float = weft_dtype_is_float(weft_dtype_of(g, y));
             CU_ASSERT_NOT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
             weft_graph_free(g);
-            check_huge(builders[i].name, sizes[k], builders[i].build, false);
-            if (is_float) check_huge(builders[i].name, sizes[k], builders[i].build, true);
+            for (mode mode = PLAIN; mode < MODES; mode++)
+                if (mode != DIFFERENTIATED || is_float)
+                    check_huge(builders[i].name, sizes[k], builders[i].build, mode);
         }
 }
 
