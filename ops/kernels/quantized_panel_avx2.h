@@ -16,46 +16,24 @@
 /* Bytes of a packed chunk. */
 #define QUANTIZED_AVX2_BYTES(bits) (QUANTIZED_CHUNK * QUANTIZED_COLUMNS * ((bits) == 8 ? 2 : 1))
 
-/* The 8 x 8 ints of x, transposed: pairs, fours, and then halves of vectors change places. */
-SIMD_INLINE void quantized_transpose_8(__m256i *x)
-{
-    __m256i y[8];
-    SIMD_UNROLL(4)
-    for (int i = 0; i < 8; i += 2) {
-        y[i] = _mm256_unpacklo_epi32(x[i], x[i + 1]);
-        y[i + 1] = _mm256_unpackhi_epi32(x[i], x[i + 1]);
-    }
-    SIMD_UNROLL(2)
-    for (int i = 0; i < 8; i += 4) {
-        x[i] = _mm256_unpacklo_epi64(y[i], y[i + 2]);
-        x[i + 1] = _mm256_unpackhi_epi64(y[i], y[i + 2]);
-        x[i + 2] = _mm256_unpacklo_epi64(y[i + 1], y[i + 3]);
-        x[i + 3] = _mm256_unpackhi_epi64(y[i + 1], y[i + 3]);
-    }
-    SIMD_UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        y[i] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x20);
-        y[i + 4] = _mm256_permute2x128_si256(x[i], x[i + 4], 0x31);
-    }
-    SIMD_UNROLL(8)
-    for (int i = 0; i < 8; i++) x[i] = y[i];
-}
-
 /* Half of a panel, in 8 bits: vector v of a half block has elements 2 v and 2 v + 1 of each row. */
 SIMD_INLINE void quantized_pack_words(const uint8_t *const *rows, const int32_t *zero, uint8_t *to)
 {
-    for (int at = 0; at < QUANTIZED_CHUNK; at += 16) {
+    for (int at = 0; at < QUANTIZED_CHUNK; at += 8) {
         const int32_t *const zeros = zero ? zero + at / QUANTIZED_BLOCK * QUANTIZED_COLUMNS : NULL;
-        __m256i part[8];
-        SIMD_UNROLL(8)
-        for (int n = 0; n < 8; n++) {
-            const __m128i bytes = _mm_loadu_si128((const __m128i_u *)(rows[n] + at));
-            const __m256i less = _mm256_set1_epi16(zeros ? (short)zeros[n] : 0);
+        __m256i part[4];
+        SIMD_UNROLL(4)
+        for (int n = 0; n < 4; n++) {
+            const __m128i bytes =
+                _mm_unpacklo_epi64(_mm_loadl_epi64((const __m128i_u *)(rows[n] + at)),
+                                   _mm_loadl_epi64((const __m128i_u *)(rows[n + 4] + at)));
+            const __m256i less = _mm256_set_m128i(_mm_set1_epi16(zeros ? (short)zeros[n + 4] : 0),
+                                                  _mm_set1_epi16(zeros ? (short)zeros[n] : 0));
             part[n] = _mm256_sub_epi16(_mm256_cvtepu8_epi16(bytes), less);
         }
-        quantized_transpose_8(part);
-        SIMD_UNROLL(8)
-        for (int v = 0; v < 8; v++)
+        quantized_transpose_4(part);
+        SIMD_UNROLL(4)
+        for (int v = 0; v < 4; v++)
             _mm256_storeu_si256((__m256i_u *)(to + (at / 2 + v) * 4 * QUANTIZED_COLUMNS), part[v]);
     }
 }
@@ -65,14 +43,14 @@ SIMD_INLINE void quantized_pack_words(const uint8_t *const *rows, const int32_t 
 SIMD_INLINE void quantized_pack_nibbles(const uint8_t *const *rows, uint8_t *to)
 {
     const __m256i low = _mm256_set1_epi8(15);
-    for (int at = 0; at < QUANTIZED_CHUNK / 2; at += 32) {
-        __m256i part[8];
-        SIMD_UNROLL(8)
-        for (int n = 0; n < 8; n++) part[n] = _mm256_loadu_si256((const __m256i_u *)(rows[n] + at));
-        quantized_transpose_8(part);
-        SIMD_UNROLL(8)
-        for (int v = 0; v < 8; v++) {
-            uint8_t *even = to + (at / 2 + v / 4 * 4 + v) * 4 * QUANTIZED_COLUMNS;
+    for (int at = 0; at < QUANTIZED_CHUNK / 2; at += 16) {
+        __m256i part[4];
+        SIMD_UNROLL(4)
+        for (int n = 0; n < 4; n++) part[n] = quantized_pair(rows[n] + at, rows[n + 4] + at);
+        quantized_transpose_4(part);
+        SIMD_UNROLL(4)
+        for (int v = 0; v < 4; v++) {
+            uint8_t *even = to + (at / 2 + v) * 4 * QUANTIZED_COLUMNS;
             _mm256_storeu_si256((__m256i_u *)even, _mm256_and_si256(part[v], low));
             _mm256_storeu_si256((__m256i_u *)(even + 16 * QUANTIZED_COLUMNS),
                                 _mm256_and_si256(_mm256_srli_epi16(part[v], 4), low));
