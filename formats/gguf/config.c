@@ -47,19 +47,6 @@ double weft__gguf_option(const weft_model_config *config, const char *name)
 
 /* ---- Keys ---- */
 
-void weft__gguf_add_word(gguf_reader *r, const char *option, const char *value)
-{
-    if (r->n_words < GGUF_WORDS)
-        snprintf(r->words[r->n_words++], GGUF_WORD_BYTES, "%s=%s", option, value);
-}
-
-const weft_gguf_value *weft__gguf_key(const gguf_reader *r, const char *key)
-{
-    char whole[GGUF_WORD_BYTES];
-    snprintf(whole, sizeof whole, "%s.%s", r->a->name, key);
-    return weft_gguf_meta_find(r->file, whole);
-}
-
 static bool is_number(const weft_gguf_value *value)
 {
     return value->kind != WEFT_GGUF_TEXT && value->kind != WEFT_GGUF_ARRAY;
@@ -96,33 +83,6 @@ static weft_status refuse(gguf_reader *r, const weft_gguf_value *value, const ch
     char text[GGUF_WORD_BYTES];
     return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->file->path, "%s is %s; expected %s",
                           value->key, value_text(value, text), wanted);
-}
-
-/* The number of a key; 0 if it is absent or not a number. */
-double weft__gguf_number_of(const gguf_reader *r, const char *key)
-{
-    const weft_gguf_value *value = weft__gguf_key(r, key);
-    return value && is_number(value) ? value->number : 0;
-}
-
-/* The width of a head. */
-double weft__gguf_head_width(const gguf_reader *r)
-{
-    const double width = weft__gguf_number_of(r, "attention.key_length"),
-                 heads = weft__gguf_number_of(r, "attention.head_count");
-    return width != 0 || heads == 0 ? width : weft__gguf_number_of(r, "embedding_length") / heads;
-}
-
-/* Whether the rule that scales rotary positions is one of "a|b". */
-bool weft__gguf_is_scaled_by(const gguf_reader *r, const char *rules)
-{
-    const weft_gguf_value *type = weft__gguf_key(r, "rope.scaling.type");
-    for (const char *at = rules; type && type->kind == WEFT_GGUF_TEXT && at; at = strchr(at, '|')) {
-        at += *at == '|';
-        const size_t n = strcspn(at, "|");
-        if (n == type->text_bytes && !memcmp(at, type->text, n)) return true;
-    }
-    return false;
 }
 
 /* A number that says the same as 0 if it is `usual`. */

@@ -1,4 +1,4 @@
-/* A configuration while a GGUF file is read: what config.c and rotary.c share. Not installed. */
+/* A configuration while a GGUF file is read: what config.c, keys.c and rotary.c share. Not installed. */
 #ifndef WEFT_FORMATS_GGUF_CONFIG_H
 #define WEFT_FORMATS_GGUF_CONFIG_H
 
@@ -32,10 +32,11 @@ double weft__gguf_head_width(const gguf_reader *r);
 /* Whether the rule that scales rotary positions is one of "a|b". */
 bool weft__gguf_is_scaled_by(const gguf_reader *r, const char *rules);
 
-/* ---- rotary.c ---- */
-
 /* Whether the file has lists of factors that scale rotary positions, or should have them. */
 bool weft__gguf_has_factors(const gguf_reader *r);
+
+/* ---- rotary.c ---- */
+
 /* Adds the options that tensors of frequencies determine. */
 weft_status weft__gguf_read_rotary(gguf_reader *r);
 

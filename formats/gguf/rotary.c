@@ -10,13 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Whether the file has lists of factors that scale rotary positions, or should have them. */
-bool weft__gguf_has_factors(const gguf_reader *r)
-{
-    return weft_gguf_find(r->file, GGUF_ROPE_SHORT) || weft_gguf_find(r->file, GGUF_ROPE_LONG) ||
-           weft__gguf_is_scaled_by(r, "longrope");
-}
-
 /* The number of pairs that rotate. */
 static double pair_count(const gguf_reader *r)
 {
