@@ -16,7 +16,9 @@ bool weft_emit_has_op(const weft_op *op)
 /* What a compiler must not do, in its own words. */
 static const char rules[] =
     "#include <stdbool.h>\n#include <string.h>\n\n"
-    "/* Each operation rounds on its own; only calls of fma are fused. */\n"
+    "/* Each operation rounds on its own; only calls of fma are fused. On x86-64 these are one "
+    "instruction with\n"
+    " * -mfma or -march=native, and several without. */\n"
     "#if defined(__clang__)\n#pragma STDC FP_CONTRACT OFF\n"
     "#elif defined(__GNUC__)\n#pragma GCC optimize(\"fp-contract=off\")\n#endif\n"
     "#if defined(__FAST_MATH__) || (defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0)\n"

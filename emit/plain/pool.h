@@ -9,7 +9,7 @@ typedef struct pool_shape {
 static T max_of_window(const pool_shape *s, const T *x, const int *at, int32_t *found)
 {
     T best = (T)-INFINITY;
-    int i, j, k, wins;
+    int i, j, k;
     *found = -1;
     for (i = 0; i < s->kernel[0]; i++)
         for (j = 0; j < s->kernel[1]; j++)
@@ -20,11 +20,10 @@ static T max_of_window(const pool_shape *s, const T *x, const int *at, int32_t *
                 if (in0 < 0 || in0 >= s->source[0] || in1 < 0 || in1 >= s->source[1] || in2 < 0 ||
                     in2 >= s->source[2])
                     continue;
-                wins = *found < 0;
-                wins |= x[place] > best;
-                wins |= (x[place] != x[place]) & (best == best);
-                best = wins ? x[place] : best;
-                *found = wins ? place : *found;
+                if (*found >= 0 && !(x[place] > best) && (x[place] == x[place] || best != best))
+                    continue;
+                best = x[place];
+                *found = place;
             }
     return best;
 }

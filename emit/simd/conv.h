@@ -16,6 +16,7 @@ typedef struct simd_pixels {
     int dense;                /* those are side by side */
     int linear,
         from; /* whether places of the source are, at each tap; where the first is at offset 0 */
+    int low[3], high[3]; /* the least and the largest base of each dimension */
 } simd_pixels;
 
 /* Where pixels read the source at a tap; -1: padding. */
@@ -53,6 +54,7 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
     for (d = 2; d >= 0; d--) {
         i[d] = begin[d] = rest % k->size[d];
         rest /= k->size[d];
+        p.low[d] = p.high[d] = s->transposed ? i[d] : i[d] * s->stride[d] - s->begin[d];
     }
     for (j = 0; j < simd_width; j++) {
         int from = 0;
@@ -60,6 +62,8 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
             const int base = s->transposed ? i[d] : i[d] * s->stride[d] - s->begin[d];
             p.at[d * simd_width + j] = k->first[d] + i[d] * k->step[d];
             p.base[d * simd_width + j] = base;
+            p.low[d] = base < p.low[d] ? base : p.low[d];
+            p.high[d] = base > p.high[d] ? base : p.high[d];
             from = from * s->source[d] + base;
         }
         p.to[j] = (p.at[j] * s->result[1] + p.at[simd_width + j]) * s->result[2] +
@@ -108,7 +112,16 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
     const int d0 = offset[0], d1 = offset[1], d2 = offset[2], n = p->n;
     const int s0 = s->source[0], s1 = s->source[1], s2 = s->source[2];
     const int *base = p->base;
+    const int first = p->from + (d0 * s1 + d1) * s2 + d2;
     int j, apart = 0, outside = 0, from = -1;
+    to->from = -1;
+    to->dense = p->linear && n == simd_width && p->low[0] + d0 >= 0 && p->high[0] + d0 < s0 &&
+                p->low[1] + d1 >= 0 && p->high[1] + d1 < s1 && p->low[2] + d2 >= 0 &&
+                p->high[2] + d2 < s2;
+    if (to->dense) {
+        for (j = 0; j < simd_width; j++) to->at[j] = first + j;
+        return;
+    }
     for (j = 0; j < simd_width; j++) {
         const int i0 = base[j] + d0, i1 = base[simd_width + j] + d1;
         const int i2 = base[2 * simd_width + j] + d2;
@@ -120,11 +133,10 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
     }
     for (j = 0; j < simd_width && !p->linear; j++) apart |= to->at[j] != to->at[0] + j;
     to->dense = !apart && !outside;
-    to->from = -1;
     if (to->dense) return;
     for (j = 0; j < simd_width; j++) memset(&to->mask[j], to->at[j] < 0 ? 0 : 255, sizeof(T));
     if (p->linear) {
-        from = p->from + (d0 * s1 + d1) * s2 + d2;
+        from = first;
     } else {
         for (j = 0; j < simd_width; j++)
             if (to->at[j] >= 0) from = to->at[j] - j;
@@ -247,6 +259,7 @@ static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x,
     const int taps = s->used[0] * s->used[1] * s->used[2], all = taps < 32 ? taps : 32;
     simd_pixels p = simd_pixels_of(s, k, first, n);
     simd_places places[32];
+    T panel[32 * simd_width]; /* of each tap: elements of a channel of the source */
     int at[32], t, g, r, j, tap[3], offset[3];
     for (t = 0; t < all; t++) {
         at[t] = simd_tap(s, t, tap);
@@ -264,10 +277,10 @@ static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x,
             T sum[simd_width];
             for (t = 0; t < all; t++) {
                 const simd_vector weight = own[at[t]] - zero;
-                T some[simd_width];
+                T *some = panel + t * simd_width;
                 const T *from = places[t].dense ? x + places[t].at[0] : some;
                 const simd_vector *two;
-                if (!places[t].dense) simd_gather(x, &places[t], some);
+                if (!places[t].dense && !r) simd_gather(x, &places[t], some);
                 two = (const simd_vector *)(const void *)from;
                 s0 = simd_fma(weight, two[0], s0);
                 s1 = simd_fma(weight, two[1], s1);
