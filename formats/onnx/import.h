@@ -308,6 +308,8 @@ void weft__add_size(onnx_node *n, size_t i, int axis, weft_value size);
  * count. */
 weft_value weft__in_filled(onnx_node *n, size_t i, double value);
 weft_value weft__filled(onnx_node *n, size_t i, weft_value x, double value);
+/* The elements of input i, those that count first, and how many do; no value: all. */
+weft_value weft__in_flat(onnx_node *n, size_t i, weft_value *size);
 /* True at the first `size` of `dim` positions along an axis; the other dimensions are 1. */
 weft_value weft__counted(weft_graph *g, weft_value size, int64_t dim, int axis, int rank);
 /* The positions (i32) of the true elements of mask [n], in order, and then zeros; their number. */

@@ -9,8 +9,8 @@
 /* ---- NonZero and Compress ---- */
 
 /* Compress with a condition [count] in the graph: as many elements as the axis of x has, of which
- * those that were chosen count. */
-static void compress_data(onnx_node *n, weft_value x, int axis)
+ * those that were chosen count. Of x count as many as `there` says, or, if it is no value, all. */
+static void compress_data(onnx_node *n, weft_value x, int axis, weft_value there)
 {
     weft_graph *g = n->graph;
     const int64_t dim = weft_dim_of(g, x, axis);
@@ -23,32 +23,16 @@ static void compress_data(onnx_node *n, weft_value x, int axis)
     }
     chosen =
         weft_pad(g, chosen, WEFT_SHAPE(0).dim, WEFT_SHAPE(dim - weft_dim_of(g, chosen, 0)).dim, 0);
-    if (has_size(n, 0))
-        chosen = weft_logical_and(g, chosen, weft__counted(g, n->in[0]->size, dim, 0, 1));
+    if (weft_is_value(there))
+        chosen = weft_logical_and(g, chosen, weft__counted(g, there, dim, 0, 1));
     x = weft__gather_rows(n, x, weft__true_positions(g, chosen, &size), axis);
     weft__set_typed(n, 0, x, weft__in_type(n, 0));
     weft__add_size(n, 0, axis, size);
 }
 
-/* The elements whose condition is true. */
-void weft__map_Compress(onnx_node *n)
+/* Compress with a condition that is known during the import. */
+static void compress_known(onnx_node *n, weft_value x, int axis)
 {
-    weft_graph *g = n->graph;
-    weft_value x = weft__in_value(n, 0);
-    if (!weft__import_contents(n->import, n->in[1]) || weft__node_failed(n)) return;
-    if (!weft__has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
-    const int axis = weft__attr_axis(n, "axis", 0, weft_rank_of(g, x));
-    if (has_size(n, 0) && (n->in[0]->sized_axis != axis ||
-                           weft_rank_of(g, weft__in_value(n, 0)) != weft_rank_of(g, x))) {
-        weft__node_fail(n, WEFT_NO_KERNEL,
-                        "chooses along another dimension than %d, whose size data decide",
-                        n->in[0]->sized_axis);
-        return;
-    }
-    if (!n->in[1]->known || has_size(n, 0)) {
-        if (!weft__node_failed(n)) compress_data(n, x, axis);
-        return;
-    }
     const onnx_tensor *condition = weft__in_tensor(n, 1, "condition");
     if (!condition || weft__node_failed(n)) return;
     const int64_t size = weft_shape_numel(condition->shape);
@@ -62,6 +46,24 @@ void weft__map_Compress(onnx_node *n)
         if (((const uint8_t *)condition->data)[i]) chosen[count++] = i;
     x = weft__gather_rows(n, x, weft__ints_value(n, chosen, WEFT_SHAPE(count)), axis);
     weft__set_typed(n, 0, x, weft__in_type(n, 0));
+}
+
+/* The elements whose condition is true. */
+void weft__map_Compress(onnx_node *n)
+{
+    weft_value there = WEFT_NO_VALUE, x = weft__in_value(n, 0);
+    if (!weft__import_contents(n->import, n->in[1]) || weft__node_failed(n)) return;
+    const bool flat = !weft__has_attr(n, "axis");
+    if (flat) x = weft__in_flat(n, 0, &there);
+    const int axis = weft__attr_axis(n, "axis", 0, weft_rank_of(n->graph, x));
+    if (weft__node_failed(n)) return;
+    const bool other = !flat && has_size(n, 0) && n->in[0]->sized_axis != axis;
+    if (!flat && has_size(n, 0) && !other) there = n->in[0]->size;
+    if (!n->in[1]->known || n->in[1]->least || weft_is_value(there))
+        compress_data(n, x, axis, there);
+    else
+        compress_known(n, x, axis);
+    if (other) weft__add_size(n, 0, n->in[0]->sized_axis, n->in[0]->size);
 }
 
 /* The positions [rank, n] of the n elements, of which those that are not zero count. */

@@ -48,6 +48,19 @@ weft_value weft__true_positions(weft_graph *g, weft_value mask, weft_value *size
     return weft_cast(g, weft_slice(g, found, 0, 0, count, 1), WEFT_I32);
 }
 
+weft_value weft__in_flat(onnx_node *n, size_t i, weft_value *size)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = weft_reshape(g, weft__in_value(n, i), WEFT_SHAPE(-1));
+    *size = WEFT_NO_VALUE;
+    if (!has_size(n, i) || weft__node_failed(n)) return x;
+    const weft_shape s = weft__in_shape(n, i);
+    const int axis = n->in[i]->sized_axis;
+    weft_value counted = weft__counted(g, n->in[i]->size, s.dim[axis], axis, s.rank);
+    counted = weft_reshape(g, weft_broadcast_to(g, counted, s), WEFT_SHAPE(-1));
+    return weft__gather_rows(n, x, weft__true_positions(g, counted, size), 0);
+}
+
 weft_value weft__size_checked(weft_graph *g, weft_value size, weft_value bound)
 {
     const weft_value zero = weft_scalar(g, WEFT_I32, 0);

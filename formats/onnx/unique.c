@@ -20,19 +20,6 @@ typedef struct slices {
     int64_t count, each;
 } slices;
 
-/* The elements [count] of x [..], those that count first. */
-static weft_value flatten(onnx_node *n, weft_value x, slices *s)
-{
-    weft_graph *g = n->graph;
-    const weft_shape shape = weft_shape_of(g, x);
-    x = weft_reshape(g, x, WEFT_SHAPE(-1));
-    if (!has_size(n, 0)) return x;
-    const int axis = n->in[0]->sized_axis;
-    weft_value counted = weft__counted(g, n->in[0]->size, shape.dim[axis], axis, shape.rank);
-    counted = weft_reshape(g, weft_broadcast_to(g, counted, shape), WEFT_SHAPE(-1));
-    return weft__gather_rows(n, x, weft__true_positions(g, counted, &s->size), 0);
-}
-
 /* Reads input 0 as x, whose slices along *axis are compared. False after a failure. */
 static bool read_slices(onnx_node *n, weft_value *x, int *axis, slices *s)
 {
@@ -41,7 +28,7 @@ static bool read_slices(onnx_node *n, weft_value *x, int *axis, slices *s)
     *s = (slices){.size = WEFT_NO_VALUE};
     *x = weft__in_value(n, 0);
     if (weft__node_failed(n)) return false;
-    if (flat) *x = flatten(n, *x, s);
+    if (flat) *x = weft__in_flat(n, 0, &s->size);
     const weft_shape shape = weft_shape_of(g, *x);
     *axis = weft__attr_axis(n, "axis", 0, shape.rank);
     if (weft__node_failed(n)) return false;

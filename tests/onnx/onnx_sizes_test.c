@@ -285,6 +285,32 @@ static void enlarged(arena *p, written_graph *g)
     write_node(p, g, "Resize", "larger - scales", "y");
 }
 
+/* A condition of true, false, true. */
+static void write_condition(arena *p, written_graph *g)
+{
+    static const int64_t numbers[3] = {1, 0, 1};
+    write_longs(p, g, "numbers", WEFT_SHAPE(3), numbers);
+    write_int(p, write_node(p, g, "Cast", "numbers", "chosen"), "to", ONNX_BOOL);
+}
+
+/* Of all elements of a matrix [2, n + 2], whatever n is. */
+static void chosen_of_all(arena *p, written_graph *g)
+{
+    static const int64_t more[4] = {7, 8, 9, 10};
+    write_condition(p, g);
+    write_longs(p, g, "more", WEFT_SHAPE(2, 2), more);
+    write_int(p, write_node(p, g, "Concat", "found more", "m"), "axis", 1);
+    write_node(p, g, "Compress", "m chosen", "y");
+}
+
+/* Along another dimension than the one whose size data decide. */
+static void chosen_columns(arena *p, written_graph *g)
+{
+    write_matrix(p, g);
+    write_condition(p, g);
+    write_int(p, write_node(p, g, "Compress", "m chosen", "y"), "axis", 1);
+}
+
 static chain *const chains[] = {
     elements,
     arithmetic,
@@ -315,6 +341,8 @@ static chain *const chains[] = {
     different_columns,
     replaced_rows,
     enlarged,
+    chosen_of_all,
+    chosen_columns,
 };
 
 static written_graph *write_chain(arena *p, chain *write)
