@@ -9,7 +9,7 @@
 /* ---- NonZero and Compress ---- */
 
 /* Compress with a condition [count] in the graph: as many elements as the axis of x has, of which
- * those that were chosen count. Of x count as many as `there` says, or, if it is no value, all. */
+ * those that were chosen count. Of x count as many as `there` says; without a value, all. */
 static void compress_data(onnx_node *n, weft_value x, int axis, weft_value there)
 {
     weft_graph *g = n->graph;
