@@ -203,11 +203,11 @@ static weft_value two_of(weft_graph *g, weft_value value)
     return result;
 }
 
-typedef enum mode { PLAIN, DIFFERENTIATED, BATCHED, MODES } mode;
+typedef enum variant { PLAIN, DIFFERENTIATED, BATCHED, VARIANTS } variant;
 
 /* Plans a value; or, if it is a float, the gradients of all inputs that it depends on, and its
  * derivative along them; or a batch of it. */
-static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), mode mode)
+static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), variant mode)
 {
     static const char *const modes[] = {"", ", backward", ", batched"};
     const bool backward = mode == DIFFERENTIATED;
@@ -258,7 +258,7 @@ static void test_huge(void)
             const bool is_float = weft_dtype_is_float(weft_dtype_of(g, y));
             CU_ASSERT_NOT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
             weft_graph_free(g);
-            for (mode mode = PLAIN; mode < MODES; mode++)
+            for (variant mode = PLAIN; mode < VARIANTS; mode++)
                 if (mode != DIFFERENTIATED || is_float)
                     check_huge(builders[i].name, sizes[k], builders[i].build, mode);
         }
