@@ -58,7 +58,7 @@ weft_value weft__in_flat(onnx_node *n, size_t i, weft_value *size)
     const int axis = n->in[i]->sized_axis;
     weft_value counted = weft__counted(g, n->in[i]->size, s.dim[axis], axis, s.rank);
     counted = weft_reshape(g, weft_broadcast_to(g, counted, s), WEFT_SHAPE(-1));
-    return weft__gather_rows(n, x, weft__true_positions(g, counted, size), 0);
+    return weft_gather(g, x, weft__true_positions(g, counted, size), 0);
 }
 
 weft_value weft__size_checked(weft_graph *g, weft_value size, weft_value bound)

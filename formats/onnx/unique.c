@@ -111,7 +111,8 @@ static weft_value find_groups(onnx_node *n, const slices *s, weft_value *size, w
     weft_graph *g = n->graph;
     const weft_value order = sorted_order(g, s), starts = group_starts(n, s, order);
     weft_value first = weft_gather(g, order, weft__true_positions(g, starts, size), 0);
-    weft_value of = weft_mul(g, number_of(g, starts), weft_cast(g, s->counted, WEFT_F64));
+    weft_value of = number_of(g, starts);
+    of = weft_mul(g, of, weft_cast(g, s->counted, WEFT_F64));
     *group = weft_cast(g, added_at(g, s, order, of), WEFT_I32);
     if (weft__attr_int(n, "sorted", 1)) return first;
     /* In the order of their first slices. */
