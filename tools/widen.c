@@ -67,10 +67,10 @@ static weft_status widen_tensor(const weft_tensor *t, const char *name, weft_par
     return status;
 }
 
-static weft_status widen_weights(const weft_onnx *file, weft_params *into, weft_error *error)
+static weft_status widen_weights(weft_onnx *file, weft_params *into, weft_error *error)
 {
     weft_params *weights = weft_params_new();
-    weft_status status = weights ? weft_onnx_copy_weights(file, weights, error)
+    weft_status status = weights ? weft_onnx_share_weights(file, weights, error)
                                  : weft_error_set(error, WEFT_NO_MEMORY, "weights", "no memory");
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(weights); i++) {
         weft_tensor t;

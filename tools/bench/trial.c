@@ -23,7 +23,7 @@ weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threa
     if (!t->plan) return error->status;
     t->params = weft_params_new();
     if (!t->params) return weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
-    weft_status status = t->m.file ? weft_onnx_copy_weights(t->m.file, t->params, error) : WEFT_OK;
+    weft_status status = t->m.file ? weft_onnx_share_weights(t->m.file, t->params, error) : WEFT_OK;
     if (status == WEFT_OK) status = weft_params_init(t->params, t->m.graph, 1, error);
     if (status != WEFT_OK) return status;
     t->session = weft_session_new(t->plan, t->params,
