@@ -158,8 +158,11 @@ static int conv_row(const conv_shape *s, const T *w, const T *x, const int *at, 
 {
     const int whole = s->planes || inside;
     T total[32];
-    int i, j, k, c, p, terms = 0, pieces = 0, padded = 0;
-    for (p = 0; p < n; p++) y[p] = whole ? bias : bias + 0;
+    int i, j, k, c, p, terms = 0, padded = 0;
+    for (p = 0; p < n; p++) {
+        y[p] = whole ? bias : bias + 0;
+        total[p] = (T)-0.0; /* which no sum is changed by */
+    }
     for (i = s->first[0]; i < s->first[0] + s->used[0]; i++) {
         const int in0 = at[0] * s->stride[0] + i * s->dilation[0] - s->begin[0];
         for (j = s->first[1]; j < s->first[1] + s->used[1]; j++) {
@@ -170,41 +173,53 @@ static int conv_row(const conv_shape *s, const T *w, const T *x, const int *at, 
                 const int in2 = at[2] * s->stride[2] + k * s->dilation[2] - s->begin[2];
                 const T *own = w + (i * s->kernel[1] + j) * s->kernel[2] + k;
                 for (c = 0; c < s->channels; c++) {
-                    if (terms++ == 128 && !whole) {
+                    if (terms == 128) {
                         for (p = 0; p < n; p++) {
-                            total[p] = pieces ? total[p] + y[p] : y[p];
+                            total[p] += y[p];
                             y[p] = 0;
                         }
-                        pieces = terms = 1;
+                        terms = 0;
                     }
+                    terms += !whole;
                     padded |= conv_add(y, n, own[c * s->channel_weights], row + c * s->source_size,
                                        outside ? 0 : s->source[2], in2, s->stride[2], inside);
                 }
             }
         }
     }
-    for (p = 0; p < n && pieces; p++) y[p] = total[p] + y[p];
+    for (p = 0; p < n && !whole; p++) y[p] = total[p] + y[p];
     return padded;
 }
 
-/* `bias` may be NULL. Elements that are NaN, where a weight is not finite, are computed again without padding. */
+/* Computes elements of a row that are NaN again without padding, where a weight is not finite. */
+static void conv_repair(const conv_shape *s, const T *w, const T *x, const int *at, int n, T bias,
+                        T *y)
+{
+    int p, one[3];
+    one[0] = at[0];
+    one[1] = at[1];
+    for (p = 0; p < n; p++) {
+        one[2] = at[2] + p;
+        if (y[p] != y[p] && !conv_all_finite(s, w)) conv_row(s, w, x, one, 1, bias, 1, y + p);
+    }
+}
+
+/* `bias` may be NULL. */
 static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
-    int image, g, r, p, at[3];
+    int image, g, r, at[3];
     for (image = 0; image < s->images; image++)
         for (g = 0; g < s->groups; g++, x += s->channels * s->source_size)
             for (r = 0; r < s->results; r++) {
                 const T *own = w + g * s->group_weights + r * s->own_weights;
                 const T start = bias ? bias[g * s->results + r] : 0;
                 for (at[0] = 0; at[0] < s->result[0]; at[0]++)
-                    for (at[1] = 0; at[1] < s->result[1]; at[1]++)
-                        for (at[2] = 0; at[2] < s->result[2];) {
-                            const int n = s->result[2] - at[2] < 32 ? s->result[2] - at[2] : 32;
-                            const int padded = conv_row(s, own, x, at, n, start, 0, y);
-                            for (p = 0; p < n; p++, at[2]++, y++)
-                                if (*y != *y && padded && !conv_all_finite(s, own))
-                                    conv_row(s, own, x, at, 1, start, 1, y);
+                    for (at[1] = 0; at[1] < s->result[1]; at[1]++, y += s->result[2])
+                        for (at[2] = 0; at[2] < s->result[2]; at[2] += 32) {
+                            const int left = s->result[2] - at[2], n = left < 32 ? left : 32;
+                            if (conv_row(s, own, x, at, n, start, 0, y + at[2]))
+                                conv_repair(s, own, x, at, n, start, y + at[2]);
                         }
             }
 }
