@@ -183,6 +183,16 @@ case_layers_are_written_once()
     grep -q ': 8 times 20. ' gpt9.c || fail "the layers do not repeat"
 }
 
+# All convolutions of this model have one image, and not all have as many channels.
+case_sizes_that_all_calls_share_are_constants()
+{
+    "$weft" emit mobilenet width=0.1 image_size=16 classes=3 batch=1 last=64 -o cnn.c >printed.txt || fail "weft emit"
+    sed -n '/^typedef struct conv_shape {/,/^}/p' cnn.c >struct.txt
+    grep -qw channels struct.txt || fail "the struct lacks a size that differs: $(cat struct.txt)"
+    ! grep -qw images struct.txt || fail "the struct has a size that all calls share: $(cat struct.txt)"
+    ! grep -q -- '->images' cnn.c || fail "a function reads a size that all calls share"
+}
+
 case_names_of_files()
 {
     mkdir names
