@@ -56,14 +56,16 @@ P
 # Every model: its outputs are those of transformers, and what goes back is read again as the same.
 case_every_model_there_and_back()
 {
-    local folder name
+    local folder name context
     for folder in "$golden"/*/; do
         name=$(basename "$folder")
-        "$weft" convert "$folder" -o "$name-new" >out 2>&1 || { fail "convert $name"; cat out; continue; }
+        context=()
+        [ "$name" != phi3-long ] || context=(--context 7) # of its recorded texts
+        "$weft" convert "$folder" "${context[@]}" -o "$name-new" >out 2>&1 || { fail "convert $name"; cat out; continue; }
         grep -q "parameters in .* tensors, saved in $name-new" out || fail "what convert $name prints"
         as_recorded "$name" "$name-new"
         "$weft" convert "$name-new" -o "$name-back" >out 2>&1 || { fail "convert $name back"; cat out; }
-        "$weft" convert "$name-back" -o "$name-again" >out 2>&1 || { fail "convert $name again"; cat out; }
+        "$weft" convert "$name-back" "${context[@]}" -o "$name-again" >out 2>&1 || { fail "convert $name again"; cat out; }
         same_tensors "$name-new/model.safetensors" "$name-again/model.safetensors" || fail "$name has other tensors"
         as_recorded "$name" "$name-again"
         cmp -s "$name-new-out/hidden.npy" "$name-again-out/hidden.npy" || fail "$name: other bits when read again"

@@ -135,7 +135,7 @@ case_options_of_the_model_that_are_refused()
     refused "pad_id=7 cannot be chosen here: id 0" "${pair[@]}" pad_id=7
     refused "length=9 cannot be chosen here: --lengths" "${text[@]}" gpt --lengths 12 length=9
     refused "length=9 cannot be chosen here: --lengths" "${text[@]}" bert length=9
-    refused "has 10 positions (max_positions), rows have up to 64 tokens" "${text[@]}" gpt max_positions=10
+    refused "has 10 positions (max_positions), rows have up to 12 tokens" "${text[@]}" gpt --lengths 12 max_positions=10
     refused "must divide d_model (7 heads" "${text[@]}" gpt heads=7
 }
 

@@ -140,20 +140,20 @@ static bool check_data_options(training *t)
     const recipe *r = &t->r;
     const weft_model_config config = training_config(r);
     const bool blocks = t->mode == WEFT_BATCH_BLOCKS;
+    const weft_model_traits traits = weft_model_traits_of(&config);
     for (int i = 0; i < WEFT_MODEL_SIZES && r->model->sizes[i].name; i++) {
         const weft_model_option *size = &r->model->sizes[i];
         const double value = weft_model_option_value(size, &config.build.shape);
         const bool rows = size->offset == offsetof(weft_batch_shape, rows);
-        if (value == size->value ||
+        if (value == size->value || (!rows && value == (double)traits.max_positions) ||
             (blocks && !rows && value == r->batches_lengths.at[r->batches_lengths.n - 1]))
             continue;
         return refuse_option(t, size->name, value,
                              rows ? "--batch-tokens sets the size of batches"
                                   : "--lengths sets the lengths of rows");
     }
-    const int32_t pad = weft_model_traits_of(&config).pad_id;
-    return pad == SPM_PAD ||
-           refuse_option(t, "pad_id", pad, "id 0 is the padding of every vocabulary");
+    return traits.pad_id == SPM_PAD ||
+           refuse_option(t, "pad_id", traits.pad_id, "id 0 is the padding of every vocabulary");
 }
 
 bool training_check_vocab(training *t)
