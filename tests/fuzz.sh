@@ -14,7 +14,7 @@ esac
 seconds=$1
 shift
 kinds=("$@")
-[ ${#kinds[@]} -eq 0 ] && kinds=(npy npz safetensors peft gguf recipe tokenizer chat onnx)
+[ ${#kinds[@]} -eq 0 ] && kinds=(npy npz safetensors peft gguf recipe tokenizer chat schema onnx)
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
 
