@@ -89,7 +89,8 @@ static void solve(problem *p, const double *x, const double *gradient, double *s
 
 int main(void)
 {
-    problem p = {.error = WEFT_NO_ERROR};
+    problem p;
+    memset(&p, 0, sizeof p);
     weft_graph *g = weft_graph_new();
     p.x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(N));
     p.v = weft_input(g, "v", WEFT_F64, WEFT_SHAPE(N));

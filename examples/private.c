@@ -16,6 +16,7 @@
 #include <weft/weft.h>
 
 #include <stdio.h>
+#include <string.h>
 
 enum { VOCAB = 12, LENGTH = 8, WIDTH = 32, BATCH = 64, STEPS = 300, MAX_PARAMS = 64 };
 
@@ -126,7 +127,9 @@ static double train(const model *m, weft_session *s, weft_error *error)
 
 static double train_with(double clip, double noise, weft_error *error)
 {
-    model m = {.g = weft_graph_new()};
+    model m;
+    memset(&m, 0, sizeof m);
+    m.g = weft_graph_new();
     build_example(&m);
     build_update(&m, clip, noise);
     const weft_value targets[] = {m.all_logits, m.norms, m.update};
