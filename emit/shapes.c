@@ -160,9 +160,10 @@ static const char *end_of_brackets(const char *at)
 }
 
 /* "->member" stands at `arrow`, after the variable at `at`. If it is a constant: where it ends, and its value.
- * NULL: it is none, so the struct needs it. */
+ * NULL: it is none, so the struct needs it. The variable is a member of another struct if `inner`: then the
+ * member stays, as the expression before it would have to go as well. */
 static const char *constant_at(shape *s, const char *text, const char *at, const char *arrow,
-                               long long *value)
+                               bool inner, long long *value)
 {
     const char *name = arrow + 2, *end = name + name_length(name);
     int k = 0;
@@ -184,7 +185,7 @@ static const char *constant_at(shape *s, const char *text, const char *at, const
     } else if (m->is_array) {
         end = NULL;
     }
-    bool same = end != NULL;
+    bool same = end && !inner;
     for (int i = first; i < first + count && !s->fails; i++)
         same = same && s->same[i] && s->value[i] == s->value[first];
     *value = s->value[first];
@@ -198,8 +199,8 @@ static const char *constant_at(shape *s, const char *text, const char *at, const
 static void read_declaration(shape *s, const char *text, size_t n, variables *members,
                              variables *own, emit_text *to)
 {
-    const bool is_struct =
-        strstr(text, "typedef struct") && strstr(text, "typedef struct") < text + n;
+    const char *type = strstr(text, "typedef struct");
+    const bool is_struct = type && type < text + n;
     size_t done = 0;
     own->n = 0;
     memset(own->used, 0, sizeof own->used);
@@ -215,15 +216,7 @@ static void read_declaration(shape *s, const char *text, size_t n, variables *me
         long long value;
         const char *end = NULL;
         if (!memcmp(name + length, "->", 2))
-            end = constant_at(s, text, name, name + length, &value);
-        /* A member of another struct stays, as the expression before it would have to go with it. */
-        if (inner && end) {
-            const char *member_name = name + length + 2;
-            for (int k = 0; k < s->n_members; k++)
-                if (is_piece(s->members[k].name, member_name, name_length(member_name)))
-                    s->members[k].needed = true;
-            end = NULL;
-        }
+            end = constant_at(s, text, name, name + length, inner, &value);
         if (!inner && !end) own->used[i] = true;
         if (!end) continue;
         if (to) {

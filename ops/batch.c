@@ -4,6 +4,7 @@
 #include <weft/ops.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 weft_shape weft__batch_shape(const weft_batch *b, weft_shape one)
 {
@@ -55,10 +56,15 @@ weft_value weft__batch_sums(weft_graph *graph, weft_value x)
 
 /* ---- Rules ---- */
 
+static void no_memory(const weft_batch *b)
+{
+    weft_graph_fail_in(b->graph, b->op->name, WEFT_NO_MEMORY, "no memory");
+}
+
 static weft_value *lists(const weft_batch *b, size_t n)
 {
     weft_value *list = malloc((n + 1) * sizeof *list);
-    if (!list) weft_graph_fail_in(b->graph, b->op->name, WEFT_NO_MEMORY, "no memory");
+    if (!list) no_memory(b);
     return list;
 }
 
@@ -73,6 +79,24 @@ void weft__batch_with(weft_batch *b, const void *attr)
 void weft__batch_front(weft_batch *b)
 {
     weft__batch_with(b, b->attr);
+}
+
+void weft__batch_axis(weft_batch *b)
+{
+    const weft_attr_field *field = b->op->attrs;
+    while (strcmp(field->name, "axis") != 0) field++;
+    char *attr = malloc(b->op->attr_size);
+    int32_t axis;
+    if (!attr) {
+        no_memory(b);
+        return;
+    }
+    memcpy(attr, b->attr, b->op->attr_size);
+    memcpy(&axis, attr + field->offset, sizeof axis);
+    axis++;
+    memcpy(attr + field->offset, &axis, sizeof axis);
+    weft__batch_with(b, attr);
+    free(attr);
 }
 
 /* Folds the first `n` inputs; the others are passed as they are. */

@@ -8,6 +8,8 @@
 void weft__batch_front(weft_batch *b);
 /* The same with other attributes, whose axes are one further back. */
 void weft__batch_with(weft_batch *b, const void *attr);
+/* For an op along the axis of its attribute `axis`, which is one further back. */
+void weft__batch_axis(weft_batch *b);
 /* For an op on [rows, ...] whose rows do not depend on each other, in each input: the rows of all
  * examples are one list. */
 void weft__batch_rows(weft_batch *b);

@@ -239,7 +239,7 @@ void weft__map_SwiGLU(onnx_node *n)
 }
 
 /* The result has the dtype of the base, whatever the exponent's. Squares and cubes of floats are
- * products, which take a tenth of the time of powers. */
+ * products, which are faster than powers. */
 void weft__map_Pow(onnx_node *n)
 {
     const weft_value a = weft__in_value(n, 0);

@@ -361,7 +361,7 @@ WEFT_API void weft_model_set_value(weft_model_config *config, size_t i, double v
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
 /* Writes option i of a configuration as weft_model_parse reads it, lists whole. Returns `text`; NULL
- * if it does not fit or there is no such option, WEFT_OPTIONS_TEXT bytes always do. */
+ * if the model has no option i, or if the text does not fit: WEFT_OPTIONS_TEXT bytes always suffice. */
 WEFT_API const char *weft_model_config_option_text(const weft_model_config *config, size_t i,
                                                    char *text, size_t capacity);
 /* Writes every option as "key=value key=value ...", without the sizes, so that the text does not

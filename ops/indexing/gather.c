@@ -262,14 +262,6 @@ static void source_scatter_add(weft_source *s)
     weft_source_try(s, count > SUM_BLOCK ? "scatter_add_blocks" : "scatter_add", args, n);
 }
 
-static void batch_gather(weft_batch *b)
-{
-    gather_attr attr;
-    memcpy(&attr, b->attr, sizeof attr);
-    attr.axis++;
-    weft__batch_with(b, &attr);
-}
-
 DECLARE_ANY_KERNELS(gather);
 const weft_op weft_op_gather = {
     .name = "gather",
@@ -286,7 +278,7 @@ const weft_op weft_op_gather = {
     .can_fail = true,
     .onnx = onnx_gather,
     .source = source_gather,
-    .batch = batch_gather,
+    .batch = weft__batch_axis,
     .vjp = vjp_gather,
     .samples = samples_gather,
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
@@ -325,7 +317,7 @@ const weft_op weft_op_scatter_add = {
     .can_fail = true,
     .onnx = onnx_scatter_add,
     .source = source_scatter_add,
-    .batch = batch_gather,
+    .batch = weft__batch_axis,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,
     .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,

@@ -313,14 +313,6 @@ static const weft_attr_field scan_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-static void batch_scan(weft_batch *b)
-{
-    scan_attr attr;
-    memcpy(&attr, b->attr, sizeof attr);
-    attr.axis++;
-    weft__batch_with(b, &attr);
-}
-
 #define SCAN_OP(op, text, shape_rule, ...)                                                         \
     DECLARE_KERNELS(op);                                                                           \
     extern const weft_op weft_op_##op;                                                             \
@@ -336,7 +328,7 @@ static void batch_scan(weft_batch *b)
                                   .takes = WEFT_TAKES_ANY,                                         \
                                   .tiles = tiles_scan,                                             \
                                   .source = source_##op,                                           \
-                                  .batch = batch_scan,                                             \
+                                  .batch = weft__batch_axis,                                       \
                                   .samples = samples_scan,                                         \
                                   .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
                                   __VA_ARGS__};

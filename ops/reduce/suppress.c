@@ -50,8 +50,8 @@ KERNEL(suppress)
     for (int64_t i = 0; i < n; i++) {
         const kept_box box = box_at(boxes + 4 * i);
         bool free = true;
-        /* A box without area overlaps none. */
         stays[i] = true;
+        /* A box without area overlaps none. */
         if (!(box.high[0] > box.low[0] && box.high[1] > box.low[1])) continue;
         for (int64_t k = 0; free && k < count; k++) free = !overlap(&kept[k], &box, threshold);
         if (free) kept[count++] = box;

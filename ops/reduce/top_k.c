@@ -162,14 +162,6 @@ KERNEL(top_k)
 #include <weft/ops.h>
 #include <weft/source.h>
 
-static void batch_top_k(weft_batch *b)
-{
-    top_k_attr attr;
-    memcpy(&attr, b->attr, sizeof attr);
-    attr.axis++;
-    weft__batch_with(b, &attr);
-}
-
 extern const weft_op weft_op_top_k;
 
 static bool infer_top_k(weft_infer *infer)
@@ -303,7 +295,7 @@ const weft_op weft_op_top_k = {
     .vjp = vjp_top_k,
     .onnx = onnx_top_k,
     .source = source_top_k,
-    .batch = batch_top_k,
+    .batch = weft__batch_axis,
     .samples = samples_top_k,
     .n_samples = sizeof samples_top_k / sizeof *samples_top_k,
 };

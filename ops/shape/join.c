@@ -194,14 +194,6 @@ static void source_concat(weft_source *s)
     }
 }
 
-static void batch_concat(weft_batch *b)
-{
-    concat_attr attr;
-    memcpy(&attr, b->attr, sizeof attr);
-    attr.axis++;
-    weft__batch_with(b, &attr);
-}
-
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
     {&concat_1, 3, {FLOATS({2, {3, 2}}), FLOATS({2, {3, 1}}), FLOATS({2, {3, 4}})}},
@@ -230,7 +222,7 @@ const weft_op weft_op_concat = {
     .narrow_out = 1,
     .onnx = onnx_concat,
     .source = source_concat,
-    .batch = batch_concat,
+    .batch = weft__batch_axis,
     .vjp = vjp_concat,
     .samples = samples_concat,
     .n_samples = sizeof samples_concat / sizeof *samples_concat,

@@ -174,14 +174,6 @@ static const weft_attr_field slice_fields[] = {
     {"count", WEFT_ATTR_INT64, offsetof(slice_attr, count)},
     {NULL, WEFT_ATTR_INT, 0},
 };
-static void batch_slice(weft_batch *b)
-{
-    slice_attr attr;
-    memcpy(&attr, b->attr, sizeof attr);
-    attr.axis++;
-    weft__batch_with(b, &attr);
-}
-
 const weft_op weft_op_slice = {
     .name = "slice",
     .doc = "y[i] = x[begin + i step] along one axis.",
@@ -194,7 +186,7 @@ const weft_op weft_op_slice = {
     .takes = WEFT_TAKES_ANY,
     .alias = alias_slice,
     .onnx = onnx_slice,
-    .batch = batch_slice,
+    .batch = weft__batch_axis,
     .vjp = vjp_slice,
     .samples = samples_slice,
     .n_samples = sizeof samples_slice / sizeof *samples_slice,
@@ -212,7 +204,7 @@ const weft_op weft_op_slice_scatter = {
     .kernel = ANY_KERNELS(slice_scatter),
     .takes = WEFT_TAKES_DENSE,
     .source = source_slice_scatter,
-    .batch = batch_slice,
+    .batch = weft__batch_axis,
     .vjp = vjp_slice_scatter,
     PASSES(&weft__pass_join_slices),
     .samples = samples_slice_scatter,

@@ -7,6 +7,7 @@
  *
  * The table names the ops without forward mode, with the reason; an entry that is out of date fails
  * as well. */
+#include "ops_of_passes.h"
 #include "tests.h"
 
 #include <weft/transform.h>
@@ -18,23 +19,10 @@
 static const struct {
     const char *op, *reason;
 } without[] = {
-    {"panels", "the panels of a product, which passes make"},
-    {"matmul_panels", "a product with panels, which passes make"},
+    OPS_OF_PASSES,
     {"matmul_quantized", "its gradient exists with regard to x only, and rounds"},
     {"matmul_quantized_grad", "for training adapters: its own gradient is never needed"},
     {"embedding_quantized", "for inference"},
-    {"conv_rows", "a convolution that passes make"},
-    {"conv_rows_depthwise", "a convolution that passes make"},
-    {"square_sums", "a part of the norm of gradients"},
-    {"root_of_sum", "a part of the norm of gradients"},
-    {"require_finite", "guards what updates read"},
-    {"assign", "writes a state"},
-    {"blend", "writes a state"},
-    {"cache_write", "writes a state"},
-    {"cache_reorder", "writes a state"},
-    {"sgd_update", "writes states"},
-    {"momentum_update", "writes states"},
-    {"adam_update", "writes states"},
 };
 
 /* ---- A case: an op on one sample ---- */

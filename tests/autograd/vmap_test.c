@@ -6,6 +6,7 @@
  * agree to rounding. `refused` names the ops that weft_vmap refuses, and why. An entry that is out of date
  * fails as well. */
 #include "value_pairs.h"
+#include "ops_of_passes.h"
 #include "tests.h"
 
 #include <weft/transform.h>
@@ -18,20 +19,7 @@ typedef struct named_op {
 } named_op;
 
 static const named_op refused[] = {
-    {"panels", "the panels of a product, which passes make"},
-    {"matmul_panels", "a product with panels, which passes make"},
-    {"conv_rows", "a convolution that passes make"},
-    {"conv_rows_depthwise", "a convolution that passes make"},
-    {"square_sums", "a part of the norm of gradients"},
-    {"root_of_sum", "a part of the norm of gradients"},
-    {"require_finite", "guards what updates read"},
-    {"assign", "writes a state"},
-    {"blend", "writes a state"},
-    {"cache_write", "writes a state"},
-    {"cache_reorder", "writes a state"},
-    {"sgd_update", "writes states"},
-    {"momentum_update", "writes states"},
-    {"adam_update", "writes states"},
+    OPS_OF_PASSES,
 };
 
 /* Ops whose values differ from those of the loop by rounding. */

@@ -91,6 +91,8 @@ def write_all(root):
 
 
 def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     root = pathlib.Path(sys.argv[1])
     if sys.argv[2:] == ["--all"]:
         write_all(root)
