@@ -16,7 +16,6 @@
 #include <weft/weft.h>
 
 #include <stdio.h>
-#include <string.h>
 
 enum { VOCAB = 12, LENGTH = 8, WIDTH = 32, BATCH = 64, STEPS = 300, MAX_PARAMS = 64 };
 
@@ -60,8 +59,8 @@ static void build_update(model *m, double clip, double noise)
     m->all_logits = each[n];
 
     for (size_t k = 0; k < n; k++) {
-        const weft_value rows = weft_reshape(g, each[k], WEFT_SHAPE(BATCH, -1));
-        const weft_value sums = weft_sum(g, weft_square(g, rows), WEFT_AXES(1), false);
+        each[k] = weft_reshape(g, each[k], WEFT_SHAPE(BATCH, -1));
+        const weft_value sums = weft_sum(g, weft_square(g, each[k]), WEFT_AXES(1), false);
         squares = k ? weft_add(g, squares, sums) : sums;
     }
     m->norms = weft_sqrt(g, squares);
@@ -71,8 +70,7 @@ static void build_update(model *m, double clip, double noise)
     for (size_t k = 0; k < n; k++) {
         const weft_shape shape = weft_shape_of(g, params[k]);
         const weft_value random = weft_random_normal(g, WEFT_F32, shape, 0, noise * clip);
-        const weft_value rows = weft_reshape(g, each[k], WEFT_SHAPE(BATCH, -1));
-        const weft_value sum = weft_reshape(g, weft_matmul(g, factors, rows), shape);
+        const weft_value sum = weft_reshape(g, weft_matmul(g, factors, each[k]), shape);
         one[k] = weft_mul_scalar(g, weft_add(g, sum, random), 1.0 / BATCH);
     }
     const weft_gradients gradients = {params, one, n, WEFT_NO_VALUE};
@@ -128,7 +126,6 @@ static double train(const model *m, weft_session *s, weft_error *error)
 static double train_with(double clip, double noise, weft_error *error)
 {
     model m;
-    memset(&m, 0, sizeof m);
     m.g = weft_graph_new();
     build_example(&m);
     build_update(&m, clip, noise);
