@@ -147,7 +147,7 @@ static inline void quantized_row(const T *x, int64_t k, int bits, bool whole,
 /* ---- Sums of a chunk ----
  *
  * quantized_load reads a chunk of a row of weights; quantized_dots sets dot[b] to the sum of block
- * b with a row of x. `bits` and `vnni` are constants at every call. */
+ * b with a row of x, or to 0 from `blocks` on. `bits` and `vnni` are constants at every call. */
 
 #if defined(__AVX512F__)
 
@@ -224,22 +224,35 @@ SIMD_INLINE void quantized_load(const int bits, const bool vnni, const uint8_t *
 
 #if defined(__AVX2__)
 
-/* The sums of a block of 8 bits. Bytes are widened: the product of pairs of bytes would saturate.
- */
-SIMD_INLINE __m256i quantized_bytes(const uint8_t *w, const int8_t *x)
+/* Whether rows of x are multiplied in 16 bits, as quantized_widen leaves them: with weights of 8
+ * bits, where the products of pairs of bytes would saturate. */
+#define QUANTIZED_WIDE(bits, vnni) ((bits) == 8 && !(vnni))
+
+/* Widens `n` numbers of x, whole blocks: the even ones of a block first, then the odd ones, as masks
+ * and shifts unpack the weights. */
+static inline void quantized_widen(const int8_t *q, int64_t n, int16_t *to)
 {
-    __m256i sum = _mm256_setzero_si256();
-    SIMD_UNROLL(2)
-    for (int i = 0; i < QUANTIZED_BLOCK; i += 16) {
-        const __m256i a = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)(w + i)));
-        const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)(x + i)));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    for (int64_t i = 0; i < n; i += QUANTIZED_BLOCK) {
+        const __m256i pairs = _mm256_loadu_si256((const __m256i_u *)(const void *)(q + i));
+        _mm256_storeu_si256((__m256i_u *)(void *)(to + i),
+                            _mm256_srai_epi16(_mm256_slli_epi16(pairs, 8), 8));
+        _mm256_storeu_si256((__m256i_u *)(void *)(to + i + 16), _mm256_srai_epi16(pairs, 8));
     }
-    return sum;
 }
 
-/* The sums of blocks b and b + 1 of 4 bits, in a half of the vector each. A sum of four products is
- * at most 4 x 15 x 127, so nothing saturates. */
+/* Sums of a block of 8 bits, in 32 bits. */
+SIMD_INLINE __m256i quantized_bytes(const uint8_t *w, const int16_t *x)
+{
+    const __m256i pairs = _mm256_loadu_si256((const __m256i_u *)(const void *)w);
+    const __m256i even = _mm256_loadu_si256((const __m256i_u *)(const void *)x);
+    const __m256i odd = _mm256_loadu_si256((const __m256i_u *)(const void *)(x + 16));
+    return _mm256_add_epi32(
+        _mm256_madd_epi16(_mm256_and_si256(pairs, _mm256_set1_epi16(255)), even),
+        _mm256_madd_epi16(_mm256_srli_epi16(pairs, 8), odd));
+}
+
+/* Sums of blocks b and b + 1 of 4 bits, in 16 bits, in a half of the vector each. Each is at most
+ * 4 x 15 x 128, and the sum of four of them is below 2^15. */
 SIMD_INLINE __m256i quantized_nibbles(const uint8_t *w, const int8_t *x, const int b)
 {
     const __m256i pairs = _mm256_loadu_si256((const __m256i_u *)(w + 16 * b));
@@ -247,37 +260,54 @@ SIMD_INLINE __m256i quantized_nibbles(const uint8_t *w, const int8_t *x, const i
     const int8_t *even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
     const __m256i x0 = _mm256_loadu_si256((const __m256i_u *)even);
     const __m256i x1 = _mm256_loadu_si256((const __m256i_u *)(even + 64));
-    const __m256i sums = _mm256_add_epi16(
+    return _mm256_add_epi16(
         _mm256_maddubs_epi16(_mm256_and_si256(pairs, low), x0),
         _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(pairs, 4), low), x1));
-    return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
 
-SIMD_INLINE __m256i quantized_add_four(const __m256i *part)
+/* Adds the halves of each half of a and b: those of a and then those of b in each half, which is
+ * numbers of `size` bits. */
+#define QUANTIZED_HALVE(a, b, size)                                                                \
+    _mm256_add_epi##size(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b))
+
+/* Joins the results of two QUANTIZED_HALVE: 32 bits for each of the four vectors in each half. */
+#define QUANTIZED_QUARTER(a, b, size)                                                              \
+    _mm256_add_epi##size(quantized_shuffle(a, b, 0x88), quantized_shuffle(a, b, 0xdd))
+#define quantized_shuffle(a, b, which)                                                             \
+    _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), which))
+
+/* part[0 .. 3] added up, in 4 lanes for each half of a vector. */
+SIMD_INLINE __m128i quantized_add_four(const __m256i *part)
 {
-    return _mm256_hadd_epi32(_mm256_hadd_epi32(part[0], part[1]),
-                             _mm256_hadd_epi32(part[2], part[3]));
+    const __m256i a = QUANTIZED_HALVE(part[0], part[1], 32);
+    const __m256i b = QUANTIZED_HALVE(part[2], part[3], 32);
+    const __m256i sums = QUANTIZED_QUARTER(a, b, 32);
+    return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
 }
 
-SIMD_INLINE __m256i quantized_eight(const int bits, const uint8_t *w, const int8_t *x)
+/* The sums of the first `blocks` blocks of a chunk; those of the others are zeros. */
+SIMD_INLINE __m256i quantized_eight(const int bits, const uint8_t *w, const void *x, int blocks)
 {
     __m256i part[8];
-    if (bits == 4) {
-        SIMD_UNROLL(4)
-        for (int i = 0; i < 4; i++) part[i] = quantized_nibbles(w, x, 2 * i);
-        return _mm256_permutevar8x32_epi32(quantized_add_four(part),
-                                           _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    if (bits == 8) {
+        SIMD_UNROLL(8)
+        for (int i = 0; i < 8; i++)
+            part[i] = i < blocks ? quantized_bytes(w + QUANTIZED_BLOCK * i,
+                                                   (const int16_t *)x + QUANTIZED_BLOCK * i)
+                                 : _mm256_setzero_si256();
+        return _mm256_set_m128i(quantized_add_four(part + 4), quantized_add_four(part));
     }
-    SIMD_UNROLL(8)
-    for (int i = 0; i < 8; i++)
-        part[i] = quantized_bytes(w + QUANTIZED_BLOCK * i, x + QUANTIZED_BLOCK * i);
-    const __m256i low = quantized_add_four(part), high = quantized_add_four(part + 4);
-    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
-                            _mm256_permute2x128_si256(low, high, 0x31));
+    SIMD_UNROLL(4)
+    for (int i = 0; i < 4; i++)
+        part[i] = 2 * i < blocks ? quantized_nibbles(w, x, 2 * i) : _mm256_setzero_si256();
+    const __m256i a = QUANTIZED_HALVE(part[0], part[1], 16);
+    const __m256i b = QUANTIZED_HALVE(part[2], part[3], 16);
+    const __m256i sums = _mm256_madd_epi16(QUANTIZED_QUARTER(a, b, 16), _mm256_set1_epi16(1));
+    return _mm256_permutevar8x32_epi32(sums, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized_weights *w,
-                                const int8_t *x, quantized_ints *dot)
+                                const void *x, int blocks, quantized_ints *dot)
 {
 #if defined(__AVX512F__)
     if (vnni) {
@@ -287,24 +317,32 @@ SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized
 #else
     (void)vnni;
 #endif
-    *dot = (quantized_ints)quantized_eight(bits, w->at, x);
+    *dot = (quantized_ints)quantized_eight(bits, w->at, x, blocks);
 }
 
 #else
 
+#define QUANTIZED_WIDE(bits, vnni) false
+
+static inline void quantized_widen(const int8_t *q, int64_t n, int16_t *to)
+{
+    (void)q, (void)n, (void)to;
+}
+
 SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized_weights *given,
-                                const int8_t *x, quantized_ints *dot)
+                                const void *x, int blocks, quantized_ints *dot)
 {
     (void)vnni;
-    for (int b = 0; b < QUANTIZED_LANES; b++) {
+    *dot = (quantized_ints){0};
+    for (int b = 0; b < blocks; b++) {
         const uint8_t *w = given->at + b * QUANTIZED_BLOCK * bits / 8;
-        const int8_t *even = x + b * QUANTIZED_BLOCK;
+        const int8_t *even = (const int8_t *)x + b * QUANTIZED_BLOCK;
         int32_t sum = 0;
         if (bits == 8) {
 #pragma omp simd reduction(+ : sum)
             for (int i = 0; i < QUANTIZED_BLOCK; i++) sum += w[i] * even[i];
         } else {
-            even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
+            even = (const int8_t *)x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
 #pragma omp simd reduction(+ : sum)
             for (int i = 0; i < QUANTIZED_BLOCK / 2; i++)
                 sum += (w[i] & 15) * even[i] + (w[i] >> 4) * even[i + 64];
@@ -330,6 +368,7 @@ typedef struct quantized_matrix {
      * chunk more. */
     T *scales, *minima;
     uint8_t *zeros;
+    int16_t *words; /* room for QUANTIZED_ROWS rows of x in 16 bits */
 } quantized_matrix;
 
 /* A row of weights, with a scale and a zero point or minimum for each block. The last chunk, unless it is
@@ -341,6 +380,7 @@ typedef struct quantized_weight_row {
     T last_scale[QUANTIZED_LANES], last_minimum[QUANTIZED_LANES];
 } quantized_weight_row;
 
+/* Fills in row `row` of m, in a record of zeros or of another row of m. */
 SIMD_INLINE void quantized_open(const int bits, const bool minima, const quantized_matrix *m,
                                 int64_t row, quantized_weight_row *w)
 {
@@ -365,15 +405,13 @@ SIMD_INLINE void quantized_open(const int bits, const bool minima, const quantiz
         w->minimum = m->minima;
         w->zero = m->zeros;
     }
-    if (!rest) return;
-    memset(w->last_q, 0, sizeof w->last_q);
-    memcpy(w->last_q, w->q + whole * bytes, (size_t)(rest * bytes));
-    for (int64_t i = 0; i < QUANTIZED_LANES; i++) {
-        w->last_scale[i] = i < rest ? w->scale[whole + i] : 0;
+    for (int64_t i = 0; i < rest; i++) {
+        memcpy(w->last_q + i * bytes, w->q + (whole + i) * bytes, (size_t)bytes);
+        w->last_scale[i] = w->scale[whole + i];
         if (minima)
-            w->last_minimum[i] = i < rest ? w->minimum[whole + i] : 0;
+            w->last_minimum[i] = w->minimum[whole + i];
         else
-            w->last_zero[i] = i < rest ? w->zero[whole + i] : 0;
+            w->last_zero[i] = w->zero[whole + i];
     }
 }
 
@@ -383,17 +421,19 @@ typedef struct quantized_form {
     bool vnni, minima;
 } quantized_form;
 
-/* A chunk of a row of weights. */
+/* A chunk of a row of weights, or its first blocks, padded with zeros. */
 typedef struct quantized_part {
     const uint8_t *q;
     const T *scale, *minimum;
     const uint8_t *zero;
+    int blocks;
 } quantized_part;
 
-/* sum[r] += the products of a chunk with those of rows of x that begin at chunk `begin` of all. */
+/* sum[r] += the products of chunk c of a row of weights with those of rows of x. */
 SIMD_INLINE void quantized_chunk(const int rows, const quantized_form form, const quantized_rows *x,
-                                 int64_t begin, quantized_part w, quantized_floats *sum)
+                                 int64_t c, quantized_part w, quantized_floats *sum)
 {
+    const int64_t each = QUANTIZED_CHUNK * (QUANTIZED_WIDE(form.bits, form.vnni) ? 2 : 1);
     const quantized_floats scale = *(const quantized_floats *)w.scale;
     quantized_floats minimum = {0};
     quantized_ints zero = {0};
@@ -405,9 +445,9 @@ SIMD_INLINE void quantized_chunk(const int rows, const quantized_form form, cons
     quantized_load(form.bits, form.vnni, w.q, &part);
     SIMD_UNROLL(QUANTIZED_ROWS)
     for (int r = 0; r < rows; r++) {
-        const int64_t at = begin + r * x->chunks;
+        const int64_t at = c + r * x->chunks;
         quantized_ints dot;
-        quantized_dots(form.bits, form.vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
+        quantized_dots(form.bits, form.vnni, &part, x->q + at * each, w.blocks, &dot);
         const quantized_floats of_x = *(const quantized_floats *)(x->scale + at * QUANTIZED_LANES);
         const quantized_ints *total = (const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
         dot -= zero * *total;
@@ -428,37 +468,50 @@ typedef struct quantized_product {
     int64_t y_row;
 } quantized_product;
 
+SIMD_INLINE T quantized_total(quantized_floats lane)
+{
+    const simd_four halves = __builtin_shufflevector(lane, lane, 0, 1, 2, 3) +
+                             __builtin_shufflevector(lane, lane, 4, 5, 6, 7);
+    return (halves[0] + halves[2]) + (halves[1] + halves[3]);
+}
+
 SIMD_INLINE void quantized_products(const int rows, const quantized_form form,
                                     const quantized_product o)
 {
-    const quantized_rows *x = o.x;
     const quantized_matrix *m = o.m;
     const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * form.bits / 8;
+    const int64_t before = o.first * o.x->chunks;
+    quantized_rows x = {o.x->q + before * QUANTIZED_CHUNK, o.x->scale + before * QUANTIZED_LANES,
+                        o.x->sum + before * QUANTIZED_LANES, o.x->chunks};
+    if (QUANTIZED_WIDE(form.bits, form.vnni)) {
+        quantized_widen(x.q, rows * x.chunks * QUANTIZED_CHUNK, m->words);
+        x.q = (int8_t *)m->words;
+    }
+    quantized_weight_row w;
+    memset(&w, 0, sizeof w);
     for (int64_t j = 0; j < o.count; j++) {
-        quantized_weight_row w;
         quantized_floats sum[QUANTIZED_ROWS];
         quantized_open(form.bits, form.minima, m, o.begin + j, &w);
         SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
-        for (int64_t c = 0; c < x->chunks; c++) {
-            const bool last = c == whole;
-            const uint8_t *q = last ? w.last_q : w.q + c * bytes;
+        for (int64_t c = 0; c < whole; c++) {
+            const int64_t at = c * QUANTIZED_LANES;
             for (int i = 0; i < bytes; i += 64)
                 __builtin_prefetch(w.q + c * bytes + i + QUANTIZED_AHEAD);
-            quantized_part part = {.q = q,
-                                   .scale = last ? w.last_scale : w.scale + c * QUANTIZED_LANES};
+            quantized_part part = {.q = w.q + c * bytes, .scale = w.scale + at, .blocks = 8};
             if (form.minima)
-                part.minimum = last ? w.last_minimum : w.minimum + c * QUANTIZED_LANES;
+                part.minimum = w.minimum + at;
             else
-                part.zero = last ? w.last_zero : w.zero + c * QUANTIZED_LANES;
-            quantized_chunk(rows, form, x, o.first * x->chunks + c, part, sum);
+                part.zero = w.zero + at;
+            quantized_chunk(rows, form, &x, c, part, sum);
         }
+        if (x.chunks > whole)
+            quantized_chunk(rows, form, &x, whole,
+                            (quantized_part){w.last_q, w.last_scale, w.last_minimum, w.last_zero,
+                                             (int)(m->blocks % QUANTIZED_LANES)},
+                            sum);
         SIMD_UNROLL(QUANTIZED_ROWS)
-        for (int r = 0; r < rows; r++) {
-            const quantized_floats l = sum[r];
-            o.y[r * o.y_row + j] =
-                ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
-        }
+        for (int r = 0; r < rows; r++) o.y[r * o.y_row + j] = quantized_total(sum[r]);
     }
 }
 

@@ -143,8 +143,9 @@ static inline void quantized_pack(int bits, const quantized_matrix *m, int64_t b
     uint8_t last[QUANTIZED_COLUMNS][QUANTIZED_CHUNK];
     T last_minima[2][QUANTIZED_COLUMNS][QUANTIZED_LANES];
     const bool minima = quantized_packs_minima(m);
+    quantized_weight_row w;
+    memset(&w, 0, sizeof w);
     for (int64_t n = 0; n < QUANTIZED_COLUMNS; n++) {
-        quantized_weight_row w;
         quantized_open(bits, m->minimum, m, begin + n, &w);
         rows[n] = w.q;
         if (m->blocks % QUANTIZED_LANES) memcpy(last[n], w.last_q, sizeof last[n]);
