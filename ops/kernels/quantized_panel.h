@@ -12,7 +12,7 @@
 
 /* The fewest rows of x that pay for packing a panel, on AVX512_VNNI and on AVX2 alone. */
 #define QUANTIZED_VNNI_ROWS 32
-#define QUANTIZED_MIN_ROWS  8
+#define QUANTIZED_MIN_ROWS  16
 
 /* Bytes of a panel: for each block the weights, in at most 16 bits, their scales and their zero
  * points or minima. */
