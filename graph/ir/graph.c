@@ -1,6 +1,6 @@
 /* The builder: weft_apply checks a node, infers its types, and appends it. Nodes and values lie in
  * arrays that double, attributes in the arena; errors are sticky. O(inputs) a node. */
-#include "ir/ir.h"
+#include "ir/scan.h"
 
 #include "base/text.h"
 
@@ -31,9 +31,22 @@ weft_graph *weft_graph_new(void)
     return graph;
 }
 
+void weft__scan_body_release(scan_body *body)
+{
+    if (!body || atomic_fetch_sub(&body->references, 1) > 1) return;
+    weft_graph_free(body->graph);
+    free(body->in);
+    free(body->out);
+    free(body);
+}
+
 void weft_graph_free(weft_graph *graph)
 {
     if (!graph) return;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const scan_attr *scan = scan_of(graph->nodes[n].op, graph->nodes[n].attr);
+        if (scan) weft__scan_body_release(scan->body);
+    }
     weft__arena_free(&graph->arena);
     free(graph->nodes);
     free(graph->values);
@@ -478,5 +491,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         if (outputs) outputs[i] = weft__graph_value(graph, id);
     }
     list_state(graph, node);
+    const scan_attr *scan = scan_of(op, attr_copy);
+    if (scan) atomic_fetch_add(&scan->body->references, 1);
     return weft__graph_value(graph, first);
 }

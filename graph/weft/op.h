@@ -180,7 +180,7 @@ typedef enum weft_gradient {
 
 #define WEFT_VARIADIC    255
 #define WEFT_NARROW_ALL  255
-#define WEFT_MAX_OUTPUTS 4
+#define WEFT_MAX_OUTPUTS 32
 
 /* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA), v4
  * (AVX-512) and v4_bf16 (AVX-512 with dot products of bf16, if they are those that

@@ -56,7 +56,7 @@ static const struct {
     {{COPY, .name = NULL}, WEFT_BAD_ARGUMENT, "has no name"},
     {{COPY, .infer = NULL}, WEFT_BAD_ARGUMENT, "has no shape rule"},
     {{COPY, .n_out = 0}, WEFT_BAD_ARGUMENT, "0 outputs"},
-    {{COPY, .n_out = WEFT_MAX_OUTPUTS + 1}, WEFT_BAD_ARGUMENT, "5 outputs"},
+    {{COPY, .n_out = WEFT_MAX_OUTPUTS + 1}, WEFT_BAD_ARGUMENT, "33 outputs"},
     {{COPY, .min_in = 2}, WEFT_BAD_ARGUMENT, "2 to 1 inputs"},
     {{COPY, .updates = 2}, WEFT_BAD_ARGUMENT, "updates 2"},
     {{COPY, .min_in = 0, .updates = 1}, WEFT_BAD_ARGUMENT, "updates 1"},

@@ -1,0 +1,299 @@
+/* Scans: the builder, and the expansion that defines them, n copies of the body. The expansion is for
+ * what has no loops of its own, such as weft_vmap and exports. O(nodes of the body), or n times
+ * that. */
+#include <weft/scan.h>
+
+#include <weft/weft.h>
+
+#include "ir/scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void expand(weft_expand *e);
+
+/* An op has a fixed number of outputs, so scans of k outputs are the k-th of these. */
+#define SCAN(k)                                                                                    \
+    {                                                                                              \
+        .name = "scan", .doc = "a body graph, applied n times: carries go from step to step",      \
+        .min_in = 1, .max_in = WEFT_VARIADIC, .n_out = (k), .attr_size = sizeof(scan_attr),        \
+        .attrs = weft__scan_attrs, .infer = weft__scan_infer, .cost = weft__scan_cost,             \
+        .can_fail = true, .expand = expand                                                         \
+    }
+#define SCANS(k) SCAN(k), SCAN((k) + 1), SCAN((k) + 2), SCAN((k) + 3)
+static const weft_op scans[] = {SCANS(1),  SCANS(5),  SCANS(9),  SCANS(13),
+                                SCANS(17), SCANS(21), SCANS(25), SCANS(29)};
+_Static_assert(sizeof scans / sizeof *scans == WEFT_MAX_OUTPUTS, "a scan for each number");
+
+static void no_memory(weft_graph *g)
+{
+    weft_graph_fail_in(g, "weft_scan", WEFT_NO_MEMORY, "no memory");
+}
+
+/* ---- The expansion ---- */
+
+typedef struct unrolling {
+    weft_graph *graph;
+    const scan_attr *scan;
+    const weft_value *in; /* of the node */
+    weft_value *map;      /* by value of the body: that of the current step */
+    weft_value *operands; /* room for the inputs of one node */
+    weft_value *rows;     /* [n_out][n]: the values of out in all steps */
+} unrolling;
+
+static void copy_node(unrolling *u, size_t index)
+{
+    const weft_graph *body = u->scan->body->graph;
+    const weft_node_info node = weft_graph_node(body, index);
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    weft_tensor constant;
+    for (size_t i = 0; i < node.n_in; i++) u->operands[i] = u->map[node.in[i]];
+    if (weft_constant_of(body, weft_value_from_id(body, node.first_out), &constant)) {
+        if (weft_is_value(u->map[node.first_out])) return; /* the same in all steps */
+        out[0] = weft_constant(u->graph, constant.dtype, constant.shape, constant.data);
+    } else if (scan_of(node.op, node.attr)) {
+        weft_expand inner = {u->graph, node.attr, node.n_in, node.n_out, u->operands, out};
+        expand(&inner);
+    } else {
+        weft_apply(u->graph, node.op, node.attr, u->operands, node.n_in, out);
+    }
+    for (size_t k = 0; k < node.n_out; k++) u->map[node.first_out + k] = out[k];
+}
+
+/* Adds step t, which reads carry[] and then replaces it. */
+static void unroll_step(unrolling *u, int64_t t, weft_value *carry)
+{
+    const scan_body *b = u->scan->body;
+    weft_graph *g = u->graph;
+    for (uint32_t i = 0; i < b->n_carry; i++) u->map[b->in[i]] = carry[i];
+    for (uint32_t i = b->n_carry; i < scan_inputs(b); i++) {
+        u->map[b->in[i]] = u->in[i];
+        if (i >= b->n_carry + b->n_each) continue;
+        const weft_value one = weft_value_from_id(b->graph, b->in[i]);
+        const weft_value row = weft_slice(g, u->in[i], 0, t, t + 1, 1);
+        u->map[b->in[i]] = weft_reshape(g, row, weft_shape_of(b->graph, one));
+    }
+    const size_t n_nodes = weft_graph_node_count(b->graph);
+    for (size_t k = 0; k < n_nodes && weft_graph_status(g) == WEFT_OK; k++)
+        if (weft_graph_node(b->graph, k).op != &weft_op_input) copy_node(u, k);
+    for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = u->map[b->out[i]];
+    for (uint32_t k = 0; k < b->n_out; k++)
+        u->rows[k * u->scan->n + t] = u->map[b->out[b->n_carry + k]];
+}
+
+static size_t max_inputs(const weft_graph *g)
+{
+    size_t most = 1;
+    for (size_t k = 0; k < weft_graph_node_count(g); k++) {
+        const size_t n = weft_graph_node(g, k).n_in;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static void expand(weft_expand *e)
+{
+    const scan_attr *a = e->attr;
+    const scan_body *b = a->body;
+    unrolling u = {.graph = e->graph, .scan = a, .in = e->in};
+    weft_value *carry = calloc((size_t)b->n_carry + 1, sizeof *carry);
+    u.map = calloc(b->graph->n_values, sizeof *u.map);
+    u.operands = calloc(max_inputs(b->graph), sizeof *u.operands);
+    if ((uint64_t)a->n <= WEFT_MAX_NODES)
+        u.rows = calloc(b->n_out * (size_t)a->n + 1, sizeof *u.rows);
+    if (!carry || !u.map || !u.operands || !u.rows) {
+        no_memory(e->graph);
+    } else {
+        for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = e->in[i];
+        for (int64_t t = 0; t < a->n && weft_graph_status(e->graph) == WEFT_OK; t++)
+            unroll_step(&u, a->reverse ? a->n - 1 - t : t, carry);
+        for (uint32_t i = 0; i < b->n_carry; i++) e->out[i] = carry[i];
+        for (uint32_t k = 0; k < b->n_out; k++)
+            e->out[b->n_carry + k] = weft_stack(e->graph, u.rows + k * a->n, (size_t)a->n, 0);
+    }
+    free(carry);
+    free(u.map);
+    free(u.operands);
+    free(u.rows);
+}
+
+static bool visit(weft_rewrite *r)
+{
+    if (!scan_of(r->node.op, r->node.attr)) return false;
+    weft_expand e = {r->graph, r->node.attr, r->node.n_in, r->node.n_out, r->in, r->out};
+    expand(&e);
+    return true;
+}
+
+const weft_pass weft_pass_unroll = {
+    .name = "unroll", .doc = "scans are replaced by copies of their bodies", .visit = visit};
+
+/* ---- The builder ---- */
+
+static bool refuse(weft_graph *g, const char *what, size_t i, const char *why)
+{
+    weft_graph_fail_in(g, "weft_scan", WEFT_BAD_ARGUMENT, "%s %zu of the body %s", what, i, why);
+    return false;
+}
+
+/* Adds the ids of inputs of the body, each of which must be new. */
+static bool add_inputs(weft_graph *g, const weft_graph *body, const char *what,
+                       const weft_value *values, size_t n, uint32_t *ids, size_t *n_ids)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!weft__graph_owns(body, values[i]))
+            return refuse(g, what, i, "does not belong to the body's graph");
+        if (weft_graph_node(body, weft_producer_of(body, values[i])).op != &weft_op_input)
+            return refuse(g, what, i, "is not an input: declare it by weft_input");
+        for (size_t k = 0; k < *n_ids; k++)
+            if (ids[k] == values[i].id) return refuse(g, what, i, "is listed twice");
+        ids[(*n_ids)++] = values[i].id;
+    }
+    return true;
+}
+
+static bool add_outputs(weft_graph *g, const weft_graph *body, const char *what,
+                        const weft_value *values, size_t n, uint32_t *ids)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!weft__graph_owns(body, values[i]))
+            return refuse(g, what, i, "does not belong to the body's graph");
+        ids[i] = values[i].id;
+    }
+    return true;
+}
+
+static bool check_carries(weft_graph *g, const weft_scan_body *body)
+{
+    for (size_t i = 0; i < body->n_carry; i++) {
+        const weft_value in = body->carry_in[i], out = body->carry_out[i];
+        const weft_shape from = weft_shape_of(body->graph, in),
+                         to = weft_shape_of(body->graph, out);
+        const weft_dtype from_dtype = weft_dtype_of(body->graph, in),
+                         to_dtype = weft_dtype_of(body->graph, out);
+        char a[128], b[128];
+        if (from_dtype == to_dtype && weft_shape_equal(from, to)) continue;
+        weft_graph_fail_in(g, "weft_scan", from_dtype == to_dtype ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+                           "carry %zu comes in as %s %s and goes out as %s %s: expected one type",
+                           i, weft_dtype_name(from_dtype), weft_shape_text(from, a, sizeof a),
+                           weft_dtype_name(to_dtype), weft_shape_text(to, b, sizeof b));
+        return false;
+    }
+    return true;
+}
+
+/* Whether lists that have elements are there, and the numbers are possible. */
+static bool check_lists(weft_graph *g, const weft_scan_body *b, const weft_scan_inputs *in)
+{
+    const char *wrong = NULL;
+    if (!b || !b->graph || !in)
+        wrong = "the body, its graph or the inputs are NULL";
+    else if (b->graph == g)
+        wrong =
+            "the body's graph is the one that the scan is added to: expected a graph of its own";
+    else if ((b->n_carry && (!b->carry_in || !b->carry_out || !in->carry)) ||
+             (b->n_each && (!b->each || !in->each)) ||
+             (b->n_shared && (!b->shared || !in->shared)) || (b->n_out && !b->out))
+        wrong = "a list of the body or of the inputs is NULL";
+    else if (b->n_carry + b->n_each < 1)
+        wrong = "the body has no carry and no sequence: expected at least one";
+    if (wrong) {
+        weft_graph_fail_in(g, "weft_scan", WEFT_BAD_ARGUMENT, "%s", wrong);
+        return false;
+    }
+    if (b->n_carry + b->n_out >= 1 && b->n_carry <= WEFT_MAX_OUTPUTS &&
+        b->n_out <= WEFT_MAX_OUTPUTS - b->n_carry)
+        return true;
+    weft_graph_fail_in(g, "weft_scan", WEFT_BAD_ARGUMENT,
+                       "%zu carries and %zu values in out, expected 1 to %d together", b->n_carry,
+                       b->n_out, WEFT_MAX_OUTPUTS);
+    return false;
+}
+
+/* Fills the ids of a body as its graph has them. */
+static bool list_ids(weft_graph *g, const weft_scan_body *b, scan_body *like)
+{
+    size_t n = 0;
+    *like = (scan_body){.graph = b->graph,
+                        .n_carry = (uint32_t)b->n_carry,
+                        .n_each = (uint32_t)b->n_each,
+                        .n_shared = (uint32_t)b->n_shared,
+                        .n_out = (uint32_t)b->n_out,
+                        .in = like->in,
+                        .out = like->out};
+    return add_inputs(g, b->graph, "carry_in", b->carry_in, b->n_carry, like->in, &n) &&
+           add_inputs(g, b->graph, "each", b->each, b->n_each, like->in, &n) &&
+           add_inputs(g, b->graph, "shared", b->shared, b->n_shared, like->in, &n) &&
+           add_outputs(g, b->graph, "carry_out", b->carry_out, b->n_carry, like->out) &&
+           add_outputs(g, b->graph, "out", b->out, b->n_out, like->out + b->n_carry) &&
+           check_carries(g, b);
+}
+
+/* Adds the node on the inputs that the body reads. */
+static void add_scan(weft_graph *g, const scan_attr *attr, const weft_value *all, const bool *used,
+                     size_t n_all, weft_value *out)
+{
+    weft_value *in = calloc(n_all + 1, sizeof *in);
+    size_t n = 0;
+    if (!in) {
+        no_memory(g);
+        return;
+    }
+    for (size_t i = 0; i < n_all; i++)
+        if (used[i]) in[n++] = all[i];
+    weft_apply(g, &scans[attr->body->n_carry + attr->body->n_out - 1], attr, in, n, out);
+    free(in);
+}
+
+static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_value *in,
+                  weft_value *out)
+{
+    const size_t n_in = b->n_carry + b->n_each + b->n_shared;
+    scan_body like = {.in = calloc(n_in + 1, sizeof *like.in),
+                      .out = calloc(b->n_carry + b->n_out + 1, sizeof *like.out)};
+    bool *used = calloc(n_in + 1, sizeof *used);
+    if (!like.in || !like.out || !used) {
+        no_memory(g);
+    } else if (list_ids(g, b, &like)) {
+        scan_attr attr;
+        memset(&attr, 0, sizeof attr);
+        attr.n = n;
+        attr.reverse = b->reverse;
+        attr.body = weft__scan_body_new(g, b->graph, &like, used);
+        if (attr.body) {
+            attr.nodes = (int64_t)weft_graph_node_count(attr.body->graph);
+            add_scan(g, &attr, in, used, n_in, out);
+        }
+        weft__scan_body_release(attr.body);
+    }
+    free(like.in);
+    free(like.out);
+    free(used);
+}
+
+void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
+               const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
+{
+    for (size_t i = 0; body && last && i < body->n_carry; i++) last[i] = WEFT_NO_VALUE;
+    for (size_t i = 0; body && stacked && i < body->n_out; i++) stacked[i] = WEFT_NO_VALUE;
+    if (weft_graph_status(graph) != WEFT_OK || !check_lists(graph, body, inputs)) return;
+    const weft_error *error = weft_graph_error(body->graph);
+    if (error->status != WEFT_OK) {
+        weft_graph_fail_in(graph, error->where, error->status, "%s", error->message);
+        return;
+    }
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    weft_value *in = calloc(body->n_carry + body->n_each + body->n_shared + 1, sizeof *in);
+    if (!in) {
+        no_memory(graph);
+        return;
+    }
+    for (size_t i = 0; i < body->n_carry; i++) in[i] = inputs->carry[i];
+    for (size_t i = 0; i < body->n_each; i++) in[body->n_carry + i] = inputs->each[i];
+    for (size_t i = 0; i < body->n_shared; i++)
+        in[body->n_carry + body->n_each + i] = inputs->shared[i];
+    build(graph, body, n, in, out);
+    free(in);
+    for (size_t i = 0; last && i < body->n_carry; i++) last[i] = out[i];
+    for (size_t i = 0; stacked && i < body->n_out; i++) stacked[i] = out[body->n_carry + i];
+}

@@ -1,0 +1,56 @@
+/* weft/scan.h - loops: a graph that runs n times as one node. The size of a plan, and the time that
+ * planning takes, do not depend on n. */
+#ifndef WEFT_SCAN_H
+#define WEFT_SCAN_H
+
+#include <weft/pass.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What each step computes: a graph of its own, whose inputs (weft_input) are what the step reads. In
+ * step t, carry_in[i] is the initial carry or, after the first step, what carry_out[i] was in the
+ * step before; each[i] is slice t of a sequence; shared[i] is the same in all steps, such as a
+ * weight. All are different. A body declares no parameters or states, draws no random numbers and
+ * exchanges nothing with other processes; its constants may be any. It may contain scans. */
+typedef struct weft_scan_body {
+    weft_graph *graph; /* weft_scan copies it */
+    size_t n_carry;
+    const weft_value *carry_in;  /* [n_carry] */
+    const weft_value *carry_out; /* [n_carry], with the types of carry_in; any values of the body */
+    size_t n_each;
+    const weft_value *each; /* [n_each] */
+    size_t n_shared;
+    const weft_value *shared; /* [n_shared] */
+    size_t n_out;
+    const weft_value *out; /* [n_out]: any values of the body */
+    bool reverse;          /* the steps run from t = n - 1 down to 0 */
+} weft_scan_body;
+
+/* What a scan reads: values of the graph that it is added to. */
+typedef struct weft_scan_inputs {
+    const weft_value *carry;  /* [n_carry]: the carries of the first step */
+    const weft_value *each;   /* [n_each]: sequences, [n, the shape of each[i] in the body] */
+    const weft_value *shared; /* [n_shared], of the same shapes as in the body */
+} weft_scan_inputs;
+
+/* Runs the body n times, 1 to 2^31 - 1. last[i] becomes carry_out[i] of the last step, and
+ * stacked[k] the values of out[k] in all steps, [n, ...]: its row t is that of step t, also in
+ * reverse. Both may be NULL. n_carry and n_out add up to 1 to WEFT_MAX_OUTPUTS. The bits are those of the body
+ * applied n times by hand.
+ *
+ * Errors are the graph's, and leave WEFT_NO_VALUE in all results: WEFT_BAD_ARGUMENT names the
+ * node that cannot be in a body; WEFT_BAD_SHAPE and WEFT_BAD_DTYPE say which input or carry does not
+ * fit. */
+WEFT_API void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
+                        const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked);
+
+/* A pass (weft_plan_options.passes) that replaces every scan, also within others, by n copies of its
+ * body. For a plan to be written as C (<weft/emit.h>), and for tests. */
+extern WEFT_API const weft_pass weft_pass_unroll;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
