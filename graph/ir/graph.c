@@ -250,7 +250,8 @@ weft_tensor weft__graph_tensor(const weft_graph *g, uint32_t id)
 
 bool weft__graph_node_runs(const weft_graph *graph, const node_record *node)
 {
-    return !node->op->alias && weft__op_has_kernel(node->op, weft__graph_key_dtype(graph, node));
+    return !node->op->alias && (scan_of(node->op, node->attr) ||
+                                weft__op_has_kernel(node->op, weft__graph_key_dtype(graph, node)));
 }
 
 uint64_t weft_graph_random_key(weft_graph *graph)

@@ -22,6 +22,7 @@ static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse
         }
         plan->buffer_of[v] = plan->buffer_of[s];
         weft_plan_buffer *b = &plan->buffers[plan->buffer_of[s] - 1];
+        if (op == &weft_op_input && plan->is_body) plan->given[plan->buffer_of[s] - 1] = 1;
         if (op == &weft_op_input) plan->readable[v] = g->nodes[g->values[v].node].op == op;
         if (op == &weft_op_input || no_reuse)
             *b = (weft_plan_buffer){0, b->bytes, 0, last_interval};
@@ -29,7 +30,10 @@ static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse
     for (size_t i = 0; i < plan->n_targets; i++) {
         uint32_t v = plan->targets[i].value.id;
         plan->readable[v] = 1;
-        if (plan->buffer_of[v]) plan->buffers[plan->buffer_of[v] - 1].last = last_interval;
+        if (!plan->buffer_of[v]) continue;
+        plan->buffers[plan->buffer_of[v] - 1].last = last_interval;
+        if (plan->is_body && weft__loop_covers(plan->graph, v))
+            plan->given[plan->buffer_of[v] - 1] = 1;
     }
 }
 
@@ -77,10 +81,13 @@ bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse,
             weft__arena_alloc(&plan->arena, (n_values + plan->n_steps) * sizeof *plan->buffers);
         plan->buffer_of = weft__arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
         plan->readable = weft__arena_alloc(&plan->arena, n_values);
+        plan->given = weft__arena_alloc(&plan->arena, n_values + plan->n_steps);
     }
-    if (!plan->buffers || !plan->buffer_of || !plan->readable) return plan_no_memory(error);
+    if (!plan->given || !plan->buffers || !plan->buffer_of || !plan->readable)
+        return plan_no_memory(error);
     plan->n_buffers = 0;
     memset(plan->buffer_of, 0, n_values * sizeof *plan->buffer_of);
+    memset(plan->given, 0, n_values + plan->n_steps);
     make_buffers(plan, storage, no_reuse);
     extend_lifetimes(plan, no_reuse);
     return true;
@@ -137,25 +144,39 @@ static uint64_t pack_nodes(const weft_plan *plan)
     return nodes < 1.5 * (double)plan->n_buffers ? 0 : (uint64_t)nodes;
 }
 
+/* Sets the offsets of packed buffers, and those of given ones beyond the arena. */
+static void set_offsets(weft_plan *plan, const weft_pack_item *items)
+{
+    size_t end = plan->stats.arena_bytes;
+    for (size_t i = 0, k = 0; i < plan->n_buffers; i++) {
+        weft_plan_buffer *b = &plan->buffers[i];
+        b->offset = plan->given[i] ? end : items[k++].offset;
+        if (plan->given[i]) end += b->bytes;
+    }
+    plan->given_bytes = end - plan->stats.arena_bytes;
+}
+
 static bool pack_buffers(weft_plan *plan, weft_error *error)
 {
     weft_plan_stats *stats = &plan->stats;
     weft_pack_item *items = calloc(plan->n_buffers + 1, sizeof *items);
     if (!items) return plan_no_memory(error);
+    size_t n = 0;
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
-        items[i] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};
+        if (!plan->given[i])
+            items[n++] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};
     }
     /* No limit in seconds, so that a plan is the same on every machine. */
     const uint64_t nodes = pack_nodes(plan);
     const weft_pack_options options = {
         .alignment = 64, .node_budget = nodes, .best_fit_only = !nodes};
     weft_pack_result result;
-    bool good = weft_pack(items, plan->n_buffers, &options, &result, error) == WEFT_OK;
-    for (size_t i = 0; good && i < plan->n_buffers; i++) plan->buffers[i].offset = items[i].offset;
+    bool good = weft_pack(items, n, &options, &result, error) == WEFT_OK;
     stats->arena_bytes = result.arena_bytes;
     stats->lower_bound_bytes = result.lower_bound_bytes;
     stats->packed = result.end;
+    if (good) set_offsets(plan, items);
     free(items);
     return good;
 }

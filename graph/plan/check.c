@@ -5,7 +5,8 @@
  * - no node writes what another node of its interval reads or writes, unless both are fused;
  * - what can be read after a run is still there: in the arena, or in a state of the right version;
  * - all this also holds for later runs, which leave out what only the first run computes; what that
- *   computes is the same in every run.
+ *   computes is the same in every run;
+ * - the same of the plans of bodies (weft_scan), whose given buffers are ranges beyond the arena.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after interval 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after interval 2, which wrote d over b
@@ -181,13 +182,24 @@ static bool check_reads(checker *c, const plan_step *step)
             continue;
         }
         range s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
-        if (s.end > c->plan->stats.arena_bytes)
+        if (s.end > c->plan->stats.arena_bytes + c->plan->given_bytes)
             return wrong(c, step->node, "reads beyond the arena");
         if (!holds(c, s, writer))
             return wrong(c, step->node,
                          "reads an input before it is written, or after it is overwritten");
     }
     return true;
+}
+
+/* The scratch of a loop: the arena of its body, and the buffers after it. */
+static size_t loop_scratch(const plan_loop *l)
+{
+    size_t end = l->body->stats.arena_bytes;
+    for (uint32_t i = 0; i < l->scan->body->n_carry; i++) {
+        const size_t bytes = l->stacked[i] ? 0 : dense_bytes(l->body->graph, l->value[i]);
+        if (end < l->spare[i] + bytes) end = l->spare[i] + bytes;
+    }
+    return end;
 }
 
 /* Ranges that a step writes: its outputs in the arena and its scratch. */
@@ -202,7 +214,10 @@ static size_t step_writes(const checker *c, const plan_step *step, range *out)
         out[n] = extent(&plan->tensors[operand], plan->places[operand].offset);
         out[n++].owner = node->first_out + (uint32_t)i;
     }
-    if (node->op->scratch) {
+    if (step->loop) {
+        const size_t bytes = loop_scratch(step->loop);
+        if (bytes) out[n++] = (range){step->scratch, step->scratch + bytes, UINT32_MAX};
+    } else if (node->op->scratch) {
         weft_call call = {.attr = node->attr,
                           .in = plan->tensors + step->first_operand,
                           .out = plan->tensors + step->first_operand + node->n_in,
@@ -386,7 +401,7 @@ static bool check_writes(checker *c, const plan_step *step)
     range writes[WEFT_MAX_OUTPUTS + 1];
     size_t n = step_writes(c, step, writes);
     for (size_t k = 0; k < n; k++) {
-        if (writes[k].end > c->plan->stats.arena_bytes)
+        if (writes[k].end > c->plan->stats.arena_bytes + c->plan->given_bytes)
             return wrong(c, step->node, "writes beyond the arena");
         for (size_t j = 0; j < k; j++)
             if (meets(writes[j], writes[k]))
@@ -526,6 +541,8 @@ weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
 {
     weft_error_clear(error);
     if (!plan) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the plan is NULL");
+    for (size_t i = 0; i < plan->n_loops; i++)
+        if (weft_plan_check(plan->loops[i].body, error) != WEFT_OK) return WEFT_INTERNAL;
     checker c = {.plan = plan, .error = error};
     weft_status status = WEFT_OK;
     if (!make_room(&c))

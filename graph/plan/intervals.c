@@ -106,6 +106,12 @@ static bool joins_interval(const weft_plan *plan, const uint32_t *storage, const
     return true;
 }
 
+/* Whether a step is to share no interval: see weft__intervals_cut. */
+static bool is_alone(const plan_step *step, const uint8_t *alone)
+{
+    return (step->loop && step->loop->shared) || (alone && alone[step->node]);
+}
+
 bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
                          const uint8_t *alone, weft_error *error)
 {
@@ -132,7 +138,7 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
         if (i == n_fixed) plan->fixed_intervals = (uint32_t)plan->n_intervals;
         if (!interval || i == n_fixed ||
             (!step->fused &&
-             (is_update != updates || last_alone || (alone && alone[step->node]) ||
+             (is_update != updates || last_alone || is_alone(step, alone) ||
               !joins_interval(plan, storage, step, since, written, read, exchanges)))) {
             interval = &plan->intervals[plan->n_intervals++];
             *interval = (plan_interval){.first_step = i};
@@ -142,7 +148,7 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
             exchanges = false;
         }
         exchanges |= node->op->exchanges;
-        if (!step->fused) last_alone = alone && alone[step->node];
+        if (!step->fused) last_alone = is_alone(step, alone);
         interval->n_steps++;
         if (step->phases > interval->phases) interval->phases = step->phases;
         work += count_work(plan, step, i < n_fixed);
@@ -180,7 +186,12 @@ bool weft__intervals_finish(weft_plan *plan, weft_error *error)
 {
     for (size_t g = 0; g < plan->n_intervals; g++) {
         plan_interval *interval = &plan->intervals[g];
+        const plan_step *first = &plan->steps[interval->first_step];
         if (!weigh_interval(plan, interval, error)) return false;
+        if (first->loop && first->loop->shared) {
+            interval->loop = interval->first_step + 1;
+            interval->phases = 0;
+        }
         if (interval->n_steps > 1 && interval->n_steps <= MAX_SORTED &&
             !sort_interval(plan, interval))
             return plan_no_memory(error);

@@ -93,6 +93,45 @@ static bool record_user_values(weft_plan *plan, const weft_graph *graph, const w
     return true;
 }
 
+static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
+                            const weft_plan_options *options, bool is_body, weft_error *error);
+
+/* Plans the body of a scan. */
+static bool plan_body(weft_plan *plan, uint32_t node, const weft_plan_options *options,
+                      weft_error *error)
+{
+    plan_loop *loop = &plan->loops[plan->n_loops];
+    const node_record *record = &plan->graph->nodes[node];
+    *loop = (plan_loop){.node = node, .scan = scan_of(record->op, record->attr)};
+    const scan_body *b = loop->scan->body;
+    weft_value targets[WEFT_MAX_OUTPUTS];
+    for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
+        targets[k] = weft__graph_value(b->graph, b->out[k]);
+    loop->body = make_plan(b->graph, targets, b->n_carry + b->n_out, options, true, error);
+    if (!loop->body) return false;
+    plan->n_loops++;
+    return weft__loop_finish(plan, loop, error);
+}
+
+/* Plans the bodies of all scans, without the program's own passes and in f32. */
+static bool plan_bodies(weft_plan *plan, const schedule *s, const weft_plan_options *options,
+                        weft_error *error)
+{
+    const weft_graph *g = plan->graph;
+    const weft_plan_options own = {
+        .no_reuse = options->no_reuse, .skip = options->skip, .verify = options->verify};
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        n += scan_of(g->nodes[s->order[i]].op, g->nodes[s->order[i]].attr) != NULL;
+    plan->loops = weft__arena_alloc(&plan->arena, (n + 1) * sizeof *plan->loops);
+    if (!plan->loops) return plan_no_memory(error);
+    for (size_t i = 0; n && i < s->n; i++)
+        if (scan_of(g->nodes[s->order[i]].op, g->nodes[s->order[i]].attr) &&
+            !plan_body(plan, s->order[i], &own, error))
+            return false;
+    return true;
+}
+
 /* Schedules the plan's graph; the arrays of *s and storage[value id] are the caller's to free. */
 static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
                            const weft_plan_options *options, weft_error *error)
@@ -107,7 +146,7 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
         !weft__passes_schedule(g, s, options) ||
         !weft__storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
         return plan_no_memory(error);
-    return weft__steps_make(plan, s, error);
+    return plan_bodies(plan, s, options, error) && weft__steps_make(plan, s, error);
 }
 
 /* The outputs and scratch of all steps of an interval are alive at the same time. Where that causes
@@ -222,9 +261,10 @@ static bool list_steps(weft_plan *plan, weft_error *error)
 
 /* A plan that is complete, or NULL. */
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
-                            const weft_plan_options *options, weft_error *error)
+                            const weft_plan_options *options, bool is_body, weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
+    if (plan) plan->is_body = is_body;
     bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
     good = good && list_steps(plan, error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
@@ -247,7 +287,7 @@ static weft_plan *plan_within(weft_plan *plan, const weft_graph *graph, const we
     size_t smallest = without, low = 0, high = 0; /* targets that led below and above the budget */
     weft_plan_free(plan);
     for (int i = 0; i < MAX_TARGETS_TRIED; i++) {
-        weft_plan *next = make_plan(graph, targets, count, &tried, error);
+        weft_plan *next = make_plan(graph, targets, count, &tried, false, error);
         if (!next) {
             weft_plan_free(best);
             return NULL;
@@ -288,7 +328,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
         return NULL;
     weft_plan_options first = *options;
     first.memory_budget = 0;
-    weft_plan *plan = make_plan(graph, targets, count, &first, error);
+    weft_plan *plan = make_plan(graph, targets, count, &first, false, error);
     if (!plan || !options->memory_budget || plan->stats.arena_bytes <= options->memory_budget)
         return plan;
     return plan_within(plan, graph, targets, count, options, error);
@@ -297,6 +337,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
 void weft_plan_free(weft_plan *plan)
 {
     if (!plan) return;
+    for (size_t i = 0; i < plan->n_loops; i++) weft_plan_free(plan->loops[i].body);
     weft_graph_free(plan->graph);
     weft__arena_free(&plan->arena);
     free(plan);

@@ -2,6 +2,7 @@
 #ifndef WEFT_GRAPH_PLAN_H
 #define WEFT_GRAPH_PLAN_H
 
+#include "ir/scan.h"
 #include "passes/fuse.h"
 #include "passes/passes.h"
 
@@ -32,9 +33,26 @@ typedef struct place {
     size_t offset; /* of element [0, ..., 0] */
 } place;
 
+/* A scan and the plan of its body. What the body reads of the scan's operands, and what it writes
+ * there, has buffers of that plan that are given: they lie beyond its arena, and the loop says
+ * where, step by step (run/loop.c). */
+typedef struct plan_loop {
+    uint32_t node;
+    const scan_attr *scan;
+    weft_plan *body;
+    bool shared;     /* all threads run each step of the loop; otherwise one runs the whole loop */
+    size_t scratch;  /* bytes: the arena of the body, and the second buffers of its carries */
+    size_t *spare;   /* [n_carry]: the offset of its second buffer */
+    uint32_t *in;    /* by input of the body: index + 1 of its buffer; 0: no step reads it */
+    uint32_t *value; /* by output: its id in the body's plan */
+    bool *direct;    /* by output: the body writes it where it belongs; otherwise it is copied */
+    bool *stacked;   /* by carry: it is also an output that is stacked directly, and read there */
+} plan_loop;
+
 typedef struct plan_step {
-    uint32_t node; /* of the plan's graph */
-    weft_kernel kernel;
+    uint32_t node;      /* of the plan's graph */
+    weft_kernel kernel; /* NULL for a scan */
+    plan_loop *loop;    /* NULL unless the node is a scan */
     uint32_t superstep; /* of its interval */
     uint8_t phases;
     int64_t tiles[2];
@@ -60,6 +78,7 @@ typedef struct plan_interval {
     int64_t work[2]; /* nanoseconds of all tiles of a phase; a barrier separates phases that have
                         some */
     bool serial;     /* so little work that one thread runs it */
+    uint32_t loop;   /* index + 1 of its only step, a shared loop, which has no phases; 0: none */
 } plan_interval;
 
 struct weft_plan {
@@ -86,6 +105,11 @@ struct weft_plan {
     plan_target *targets;
     size_t n_targets;
     size_t op_workspace; /* of each thread, for kernels; the blocks in f32 follow it */
+    plan_loop *loops;
+    size_t n_loops;
+    uint8_t *given; /* of a body, by buffer: see plan_loop; NULL: the plan is not one of a body */
+    bool is_body;
+    size_t given_bytes;
     weft_plan_stats stats;
 };
 
@@ -111,6 +135,11 @@ bool weft__storage_assign(const weft_graph *g, const schedule *order, const plan
                           size_t n_targets, bool no_reuse, uint32_t *storage);
 /* The bytes of a value of its own storage, rounded up to an alignment of 64. */
 size_t weft__storage_bytes(const weft_graph *g, uint32_t id);
+
+/* loop.c: fills in the rest of a loop whose body is planned. */
+bool weft__loop_finish(weft_plan *plan, plan_loop *loop, weft_error *error);
+/* Whether a value is all that its storage holds, so that it can be written where it belongs. */
+bool weft__loop_covers(const weft_graph *body, uint32_t id);
 
 /* steps.c: makes a step of each node of the schedule. */
 bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error);

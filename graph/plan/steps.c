@@ -32,6 +32,18 @@ static void reserve_blocks(weft_plan *plan, const plan_step *step)
     if (bytes > plan->stats.workspace_bytes) plan->stats.workspace_bytes = bytes;
 }
 
+/* The step of a scan: one tile, unless threads share its loop. */
+static void fill_loop(weft_plan *plan, plan_step *step)
+{
+    step->loop = plan->loops;
+    while (step->loop->node != step->node) step->loop++;
+    const size_t workspace = step->loop->body->stats.workspace_bytes;
+    step->phases = 1;
+    step->tiles[0] = 1;
+    step->scratch = step->loop->scratch; /* bytes, until it has an offset */
+    if (workspace > plan->op_workspace) plan->op_workspace = workspace;
+}
+
 static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
 {
     const weft_graph *g = plan->graph;
@@ -42,6 +54,10 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     for (size_t k = 0; k < node->n_in; k++) *tensor++ = weft__graph_tensor(g, node->in[k]);
     for (size_t k = 0; k < op->n_out; k++)
         *tensor++ = weft__graph_tensor(g, node->first_out + (uint32_t)k);
+    if (scan_of(op, node->attr)) {
+        fill_loop(plan, step);
+        return true;
+    }
     const bool narrow = weft__graph_node_is_narrow(g, node),
                native = weft__op_has_kernel(op, WEFT_BF16);
     step->kernel =

@@ -7,7 +7,7 @@
  * when the work before it is finished, by whichever threads (progress.h). Tiles depend on shapes
  * alone and compute the same wherever they run, so results do not depend on the number of threads.
  * A run allocates nothing. */
-#include "execute.h"
+#include "loop.h"
 #include "team.h"
 
 #include "base/float_env.h"
@@ -17,58 +17,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Slots of progress for each interval: its two phases, and one for the poison of its buffers. */
-#define N_PHASES 3
-#define POISON   2
-
-bool weft__executor_init(executor *e, const weft_plan *plan)
-{
-    *e = (executor){
-        .plan = plan, .run = {.fault = &e->fault}, .convert = weft__convert_for(weft__isa_best())};
-    e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
-    e->progress = calloc(N_PHASES * plan->n_intervals + 1, sizeof *e->progress);
-    e->can_sleep = weft__sleepers_init(&e->sleepers);
-    return e->calls && e->progress && e->can_sleep && weft__exchanges_init(&e->exchanges, plan);
-}
-
-void weft__executor_free(executor *e)
-{
-    free(e->calls);
-    free(e->progress);
-    if (e->can_sleep) weft__sleepers_free(&e->sleepers);
-    weft__exchanges_free(&e->exchanges);
-}
-
-/* ---- How many threads have work ---- */
-
-static int64_t interval_tiles(const weft_plan *plan, const plan_interval *interval, int phase)
-{
-    int64_t tiles = 0;
-    for (uint32_t i = 0; i < interval->n_steps; i++) {
-        const plan_step *step = &plan->steps[interval->first_step + i];
-        if (phase < step->phases && !step->fused) tiles += step->tiles[phase];
-    }
-    return tiles;
-}
-
-/* One thread if every interval is serial: waking the others would take longer than the plan. More
- * threads than processors only if some phase has a tile for each. */
-int weft__executor_threads(const weft_plan *plan, int threads)
-{
-    int64_t useful = 1, processors = omp_get_num_procs();
-    if (threads <= 0) threads = weft_default_threads();
-    for (size_t g = 0; g < plan->n_intervals; g++) {
-        const plan_interval *interval = &plan->intervals[g];
-        if (interval->serial) continue;
-        if (useful < processors) useful = processors;
-        for (int phase = 0; phase < interval->phases && useful < threads; phase++) {
-            int64_t tiles = interval_tiles(plan, interval, phase);
-            if (useful < tiles) useful = tiles;
-        }
-    }
-    return threads < useful ? threads : (int)useful;
-}
 
 /* ---- Tiles ---- */
 
@@ -182,9 +130,15 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
         }
 }
 
+static void run_loop(const executor *e, uint32_t index);
+
 void weft__executor_run_step(const executor *e, uint32_t index)
 {
     const plan_step *step = &e->plan->steps[index];
+    if (step->loop) {
+        run_loop(e, index);
+        return;
+    }
     const node_record *node = &e->plan->graph->nodes[step->node];
     const weft_tensor *out = &e->calls[2 * (size_t)index].out[0];
     if (!step->widens) {
@@ -262,7 +216,8 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_inte
         if (step->by_block && phase == step->phases - 1) {
             run_fused(e, record, i, phase, from, to);
         } else {
-            for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);
+            if (step->loop && from < to) run_loop(e, i);
+            for (int64_t tile = from; tile < to && step->kernel; tile++) step->kernel(call, tile);
             if (record && from < to) profile_computed(record, i, phase);
         }
         before += step->tile_work[phase] * step->tiles[phase];
@@ -281,6 +236,8 @@ typedef struct worker {
     int thread, threads;
     uint64_t spin_ns;  /* how long it spins when it waits: see weft__progress_spin */
     uint64_t slept_ns; /* how long it has slept in this run */
+    bool loops;        /* in the body of a loop, which all threads share */
+    uint64_t turn;     /* of that loop; otherwise 0 */
 } worker;
 
 static inline phase_progress *progress_of(executor *e, uint32_t g, int phase)
@@ -292,7 +249,8 @@ static inline phase_progress *progress_of(executor *e, uint32_t g, int phase)
 static inline int chunks_of(const worker *w, const plan_interval *interval)
 {
     if (interval->serial) return 1;
-    return w->threads < MAX_CHUNKS ? w->threads : MAX_CHUNKS;
+    const int most = w->loops ? MAX_TURN_CHUNKS : MAX_CHUNKS;
+    return w->threads < most ? w->threads : most;
 }
 
 static inline bool is_sliced(const plan_interval *interval, int phase)
@@ -308,9 +266,10 @@ INLINE bool run_chunk(const worker *w, uint32_t g, int phase, int chunk)
     const int64_t total = interval->work[phase], chunks = chunks_of(w, interval);
     const int64_t begin = total * chunk / chunks, end = total * (chunk + 1) / chunks;
     phase_progress *p = progress_of(e, g, phase);
-    if (!progress_take(p, chunk)) return false;
+    if (!(w->loops ? progress_take_in(p, chunk, w->turn) : progress_take(p, chunk))) return false;
     run_tiles(e, w->record, interval, phase, begin, end);
-    weft__progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin), (uint64_t)total);
+    weft__progress_add(&e->sleepers, &p->finished, (uint64_t)(end - begin),
+                       (uint64_t)total * (w->turn + 1));
     return true;
 }
 
@@ -319,7 +278,8 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
 {
     executor *e = w->e;
     const plan_interval *interval = &e->plan->intervals[g];
-    const uint64_t total = (uint64_t)interval->work[phase];
+    const uint64_t before = (uint64_t)interval->work[phase] * w->turn; /* of earlier turns */
+    const uint64_t total = before + (uint64_t)interval->work[phase];
     phase_progress *p = progress_of(e, g, phase);
     unsigned long long begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     while (begin < total) {
@@ -329,7 +289,8 @@ INLINE void run_slices(const worker *w, uint32_t g, int phase)
         if (!atomic_compare_exchange_weak_explicit(&p->taken, &begin, end, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        run_tiles(e, w->record, interval, phase, (int64_t)begin, (int64_t)end);
+        run_tiles(e, w->record, interval, phase, (int64_t)(begin - before),
+                  (int64_t)(end - before));
         weft__progress_add(&e->sleepers, &p->finished, end - begin, total);
         begin = atomic_load_explicit(&p->taken, memory_order_relaxed);
     }
@@ -351,7 +312,7 @@ static __attribute__((noinline)) bool run_left_chunk(const worker *w, uint32_t g
 /* Returns when a phase is finished. */
 INLINE void wait_for_phase(worker *w, uint32_t g, int phase)
 {
-    const uint64_t total = (uint64_t)w->e->plan->intervals[g].work[phase];
+    const uint64_t total = (uint64_t)w->e->plan->intervals[g].work[phase] * (w->turn + 1);
     const atomic_ullong *finished = &progress_of(w->e, g, phase)->finished;
     while (!progress_reached(finished, total) && !weft__progress_spin(finished, total, &w->spin_ns))
         if (!run_left_chunk(w, g, phase))
@@ -387,7 +348,7 @@ static void poison_interval(const executor *e, uint32_t g)
     const weft_plan *plan = e->plan;
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
-        if (b->first == g && !(g == 0 && b->last == plan->n_intervals))
+        if (b->first == g && !(g == 0 && b->last == plan->n_intervals) && !plan->given[i])
             memset(e->arena + b->offset, 0xFF, b->bytes);
     }
 }
@@ -396,11 +357,11 @@ static void poison_interval(const executor *e, uint32_t g)
 static void poison_once(const worker *w, uint32_t g)
 {
     phase_progress *p = progress_of(w->e, g, POISON);
-    if (progress_take(p, 0)) {
+    if (w->loops ? progress_take_in(p, 0, w->turn) : progress_take(p, 0)) {
         poison_interval(w->e, g);
-        weft__progress_add(&w->e->sleepers, &p->finished, 1, 1);
+        weft__progress_add(&w->e->sleepers, &p->finished, 1, w->turn + 1);
     }
-    weft__progress_sleep(&w->e->sleepers, &p->finished, 1);
+    weft__progress_sleep(&w->e->sleepers, &p->finished, w->turn + 1);
 }
 
 /* Whether the run ends before interval g: an earlier superstep has failed. All threads find the
@@ -425,13 +386,119 @@ static void leave(worker *w)
     if (!w->thread) w->e->slept_ns = w->slept_ns;
 }
 
+/* Runs a thread's chunks of an interval. */
+INLINE void run_phases(worker *w, uint32_t g)
+{
+    const plan_interval *interval = &w->e->plan->intervals[g];
+    for (int phase = 0; phase < interval->phases; phase++) {
+        if (phase && w->threads > 1 && interval->work[phase] && interval->work[0]) {
+            if (!interval->serial || w->thread == 0) wait_for_phase(w, g, 0);
+            if (w->record) profile_waited(w->record);
+        }
+        run_phase(w, g, phase);
+    }
+}
+
+/* ---- Loops ---- */
+
+static weft_status report_fault(const executor *e, unsigned step, weft_error *error);
+
+/* Reports that a step of the loop has failed, as a failure of the scan. */
+static void fail_loop(loop_run *l, int64_t step)
+{
+    weft_error cause = {.status = WEFT_OK}, error = {.status = WEFT_OK};
+    report_fault(&l->body, atomic_load(&l->body.fault.step), &cause);
+    weft_error_set(&error, cause.status, "scan", "step %lld, %s: %s", (long long)step, cause.where,
+                   cause.message);
+    weft__call_fail_with(l->call, &error);
+}
+
+static bool has_fault(const executor *e)
+{
+    return atomic_load(&e->fault.step) != NO_FAULT;
+}
+
+/* Runs a whole loop on the calling thread. */
+static __attribute__((noinline)) void run_loop(const executor *e, uint32_t index)
+{
+    loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
+    const weft_plan *plan = l->body.plan;
+    executor_clear_fault(&l->body);
+    for (int64_t step = 0; step < l->loop->scan->n; step++) {
+        weft__loop_move(l, step);
+        for (uint32_t g = 0; g < plan->n_intervals; g++) {
+            const plan_interval *interval = &plan->intervals[g];
+            if (l->body.poison) poison_interval(&l->body, g);
+            for (int phase = 0; phase < interval->phases; phase++)
+                run_tiles(&l->body, NULL, interval, phase, 0, interval->work[phase]);
+        }
+        weft__loop_collect(l, step);
+        if (!has_fault(&l->body)) continue;
+        fail_loop(l, step);
+        return;
+    }
+}
+
+/* Begins turn w->turn of a loop, once for all threads, when the turn before is finished: false if it
+ * is not to run. A late thread goes on with the turn in which the others are. */
+static bool begin_turn(worker *w, loop_run *l)
+{
+    phase_progress *p = &l->turn;
+    const uint64_t begun = atomic_load_explicit(&p->finished, memory_order_acquire);
+    if (begun > w->turn + 1) w->turn = begun - 1;
+    const int64_t step = (int64_t)w->turn, n = l->loop->scan->n;
+    if (progress_take_in(p, 0, w->turn)) {
+        if (step) weft__loop_collect(l, step - 1);
+        if (step && has_fault(&l->body)) {
+            fail_loop(l, step - 1);
+            atomic_store(&l->failed, true);
+        } else if (step < n) {
+            weft__loop_move(l, step);
+        }
+        weft__progress_add(&w->e->sleepers, &p->finished, 1, w->turn + 1);
+    }
+    if (!progress_reached(&p->finished, w->turn + 1) &&
+        !weft__progress_spin(&p->finished, w->turn + 1, &w->spin_ns))
+        w->slept_ns += weft__progress_sleep(&w->e->sleepers, &p->finished, w->turn + 1);
+    return step < n && !atomic_load(&l->failed);
+}
+
+/* One thread's part of a loop whose steps the threads share. It ends when the loop is finished,
+ * whichever threads ran it. */
+static __attribute__((noinline)) void share_loop(worker *outer, uint32_t index)
+{
+    executor *e = outer->e;
+    if (outer->threads == 1) {
+        run_loop(e, index);
+        return;
+    }
+    loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
+    const uint32_t n_intervals = (uint32_t)l->body.plan->n_intervals;
+    worker w = {.e = &l->body,
+                .thread = outer->thread,
+                .threads = outer->threads,
+                .spin_ns = outer->spin_ns,
+                .loops = true};
+    for (; begin_turn(&w, l); w.turn++) {
+        for (uint32_t g = 0; g < n_intervals; g++) {
+            if (g) wait_for_interval(&w, g - 1);
+            if (w.e->poison) poison_once(&w, g);
+            run_phases(&w, g);
+        }
+        wait_for_interval(&w, n_intervals - 1);
+    }
+    outer->slept_ns += w.slept_ns;
+}
+
+/* ---- A thread ---- */
+
 /* What each thread does. A thread enters an interval when all intervals before it are finished. */
 INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *record, int thread,
                           int threads)
 {
     const weft_plan *plan = e->plan;
     const float_env env = float_env_set();
-    worker w = {e, record, thread, threads, e->spin_ns, 0};
+    worker w = {e, record, thread, threads, e->spin_ns, 0, false, 0};
     uint32_t g = e->begin;
     for (; g < e->end; g++) {
         const plan_interval *interval = &plan->intervals[g];
@@ -448,13 +515,11 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
             if (record) profile_waited(record);
         }
         if (record) profile_enter_interval(record, profile, g);
-        for (int phase = 0; phase < interval->phases; phase++) {
-            if (phase && w.threads > 1 && interval->work[phase] && interval->work[0]) {
-                if (!interval->serial || w.thread == 0) wait_for_phase(&w, g, 0);
-                if (record) profile_waited(record);
-            }
-            run_phase(&w, g, phase);
+        if (interval->loop) {
+            share_loop(&w, interval->loop - 1);
+            if (record) profile_computed(record, interval->loop - 1, 0);
         }
+        run_phases(&w, g);
     }
     if (g == e->end && g > e->begin) wait_for_interval(&w, g - 1);
     float_env_restore(env);
@@ -519,13 +584,12 @@ weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profi
     if (whole && alone) team = 1;
     e->begin = resumed ? e->end : e->first;
     e->end = until;
-    atomic_store(&e->fault.step, NO_FAULT);
-    e->fault.index = e->fault.limit = 0;
+    executor_clear_fault(e);
+    weft__loops_reset(e);
     if (!resumed) weft__exchanges_begin(&e->exchanges);
     e->spin_ns = team > omp_get_num_procs() ? MIN_SPIN_NS : SPIN_NS;
     atomic_init(&e->left, 0);
-    for (size_t i = N_PHASES * (size_t)e->begin; i < N_PHASES * (size_t)e->end; i++)
-        e->progress[i] = (phase_progress){0};
+    executor_clear_progress(e, e->begin, e->end);
     weft_status status = run_team(e, team, profile, error);
     if (whole && (alone || team > 1))
         weft__pace_record(&e->pace, alone, clock_ns() - begin, e->slept_ns);

@@ -29,8 +29,13 @@ typedef struct executor {
     uint32_t first;        /* interval of a run: those before it have run once for all runs */
     weft_thread_pool pool; /* whose threads run; none: OpenMP's */
     char *arena;
-    bool poison; /* fill buffers with 0xFF before their first writer */
+    bool poison;            /* fill buffers with 0xFF before their first writer */
+    struct loop_run *loops; /* [plan->n_loops] */
 } executor;
+
+/* Slots of progress for each interval: its two phases, and one for the poison of its buffers. */
+#define N_PHASES 3
+#define POISON   2
 
 /* Allocates what a run needs. The caller binds calls and sets arena and workspaces. False when
  * out of memory. */
@@ -48,6 +53,34 @@ weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profi
                                weft_error *error);
 /* Runs one step on the calling thread. */
 void weft__executor_run_step(const executor *e, uint32_t index);
+static inline void executor_clear_progress(executor *e, uint32_t begin, uint32_t end)
+{
+    for (size_t i = N_PHASES * (size_t)begin; i < N_PHASES * (size_t)end; i++)
+        e->progress[i] = (phase_progress){0};
+}
+static inline void executor_clear_fault(executor *e)
+{
+    atomic_store(&e->fault.step, NO_FAULT);
+    e->fault.index = e->fault.limit = 0;
+}
+/* Fills the call of a phase of a step, whose operands are among the plan's, with data. */
+static inline void executor_set_call(executor *e, uint32_t index, int phase,
+                                     const weft_tensor *tensors)
+{
+    const plan_step *step = &e->plan->steps[index];
+    const node_record *node = &e->plan->graph->nodes[step->node];
+    e->calls[2 * (size_t)index + (size_t)phase] =
+        (weft_call){.attr = node->attr,
+                    .in = tensors + step->first_operand,
+                    .out = tensors + step->first_operand + node->n_in,
+                    .n_in = node->n_in,
+                    .n_out = node->op->n_out,
+                    .scratch = e->arena + step->scratch,
+                    .tiles = step->tiles[phase],
+                    .phase = phase,
+                    .run = &e->run,
+                    .node = index};
+}
 /* Whether the last run stopped before the end of the plan. */
 static inline bool executor_paused(const executor *e)
 {

@@ -15,7 +15,12 @@
 
 /* Chunks of a short phase: one for each thread, up to the number of bits. */
 #define MAX_CHUNKS 64
+/* The same of the body of a loop, whose phases run again and again: of `taken`, the upper half is the
+ * turn to which the bits belong. */
+#define MAX_TURN_CHUNKS 32
 
+/* Of a loop both grow over all turns, so that a late thread finds the phases of an earlier turn
+ * finished. */
 typedef struct phase_progress {
     atomic_ullong taken; /* of a long phase: nanoseconds of work; of a short one: a bit a chunk */
     atomic_ullong finished; /* nanoseconds of work */
@@ -59,6 +64,20 @@ static inline bool progress_take(phase_progress *p, int chunk)
     const unsigned long long bit = 1ull << chunk;
     if (atomic_load_explicit(&p->taken, memory_order_relaxed) & bit) return false;
     return !(atomic_fetch_or_explicit(&p->taken, bit, memory_order_relaxed) & bit);
+}
+
+/* The same in a turn of a loop. False also if that turn is over. */
+static inline bool progress_take_in(phase_progress *p, int chunk, uint64_t turn)
+{
+    const unsigned long long bit = 1ull << chunk;
+    unsigned long long seen = atomic_load_explicit(&p->taken, memory_order_relaxed), next;
+    do {
+        const uint64_t at = seen >> MAX_TURN_CHUNKS;
+        if (at > turn || (at == turn && seen & bit)) return false;
+        next = (at == turn ? seen : (unsigned long long)turn << MAX_TURN_CHUNKS) | bit;
+    } while (!atomic_compare_exchange_weak_explicit(&p->taken, &seen, next, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    return true;
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* Sessions: a plan bound to memory. Binding resolves every operand to an address in the arena, the
  * parameter store or the graph's constants, O(operands); feeding and fetching copy one tensor; the
  * executor (execute.c) runs the plan. Everything that a run needs is allocated here, before it. */
-#include "execute.h"
 #include "feeds.h"
+#include "loop.h"
 #include "nonfinite.h"
 #include "team.h"
 #include "watch.h"
@@ -81,25 +81,15 @@ static bool bind_tensor(const weft_session *s, const place *at, weft_tensor *ten
 static bool bind_operands(weft_session *s, weft_error *error)
 {
     const weft_plan *plan = s->plan;
+    s->executor.arena = s->arena;
     for (size_t i = 0; i < plan->n_operands; i++) {
         s->tensors[i] = plan->tensors[i];
         if (!bind_tensor(s, &plan->places[i], &s->tensors[i], error)) return false;
     }
-    for (size_t i = 0; i < plan->n_steps; i++) {
-        const plan_step *step = &plan->steps[i];
-        const node_record *node = &plan->graph->nodes[step->node];
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
         for (int phase = 0; phase < 2; phase++)
-            s->executor.calls[2 * i + (size_t)phase] =
-                (weft_call){.attr = node->attr,
-                            .in = s->tensors + step->first_operand,
-                            .out = s->tensors + step->first_operand + node->n_in,
-                            .n_in = node->n_in,
-                            .n_out = node->op->n_out,
-                            .scratch = s->arena + step->scratch,
-                            .tiles = step->tiles[phase],
-                            .phase = phase,
-                            .run = &s->executor.run,
-                            .node = (uint32_t)i};
+            executor_set_call(&s->executor, i, phase, s->tensors);
+        if (plan->steps[i].loop) weft__loop_bind(&s->executor, i);
     }
     return true;
 }
@@ -206,7 +196,6 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
                grant(s, &team, error) == WEFT_OK;
     if (good) {
-        s->executor.arena = s->arena;
         s->no_results = has_not_run;
         if (!s->arena_user) weft__feeds_fill_defaults(&s->feeds, plan, s->arena);
         return s;

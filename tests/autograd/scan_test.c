@@ -307,6 +307,170 @@ static void test_nested(void)
     CU_ASSERT_EQUAL(compare(&nested, WEFT_F64, 4, &unrolled, &o), 0);
 }
 
+/* ---- Threads ---- */
+
+/* A pool that makes its calls one after another: the first runs the whole loop, and the others come when
+ * it is over. */
+static void run_in_turn(void *context, int threads, void (*call)(void *argument, int index),
+                        void *argument)
+{
+    int *calls = context;
+    for (int i = 0; i < threads; i++) call(argument, i);
+    *calls += threads;
+}
+
+/* A pool that leaves out all calls but one. */
+static void run_last(void *context, int threads, void (*call)(void *argument, int index),
+                     void *argument)
+{
+    ++*(int *)context;
+    call(argument, threads - 1);
+}
+
+static void test_pools(void)
+{
+    int calls = 0;
+    const weft_thread_pool pools[] = {{.run = run_in_turn, .context = &calls},
+                                      {.run = run_last, .context = &calls}};
+    for (size_t i = 0; i < N_CELLS; i++)
+        for (int k = 0; k < 2; k++) {
+            const weft_session_options o = {.threads = 4, .pool = &pools[k], .poison = true};
+            CU_ASSERT_EQUAL(compare(&cells[i], WEFT_F32, 7, NULL, &o), 0);
+        }
+    CU_ASSERT_TRUE(calls > 0);
+}
+
+/* Many short steps with more threads than processors. */
+static void test_many_steps(void)
+{
+    const int64_t n = TEST_SANITIZED ? 50 : 300;
+    for (size_t i = 0; i < N_CELLS; i++)
+        for (int threads = 1; threads <= 4; threads++) {
+            const weft_session_options o = {.threads = threads};
+            CU_ASSERT_EQUAL(compare(&cells[i], WEFT_F32, n, NULL, &o), 0);
+        }
+}
+
+/* ---- Plans ---- */
+
+/* The statistics of a plan of n steps. */
+static weft_plan_stats plan_of(const cell *c, int64_t n)
+{
+    weft_error e = {.status = WEFT_OK};
+    weft_graph *g = weft_graph_new();
+    weft_value in[MAX_IN], out[MAX_OUT];
+    declare(g, c, WEFT_F32, n, in);
+    by_scan(g, c, n, in, out);
+    weft_plan *plan = weft_plan_new(g, out, outputs_of(c), NULL, &e);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    const weft_plan_stats stats = weft_plan_stats_of(plan);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return stats;
+}
+
+/* The number of steps changes neither the nodes nor the buffers, and of the arena only the sequences. */
+static void test_sizes(void)
+{
+    for (size_t i = 0; i < N_CELLS; i++) {
+        const weft_plan_stats a = plan_of(&cells[i], 10), b = plan_of(&cells[i], 1000),
+                              c = plan_of(&cells[i], 100000);
+        CU_ASSERT_EQUAL(a.nodes, b.nodes);
+        CU_ASSERT_EQUAL(a.nodes, c.nodes);
+        CU_ASSERT_EQUAL(a.intervals, c.intervals);
+        CU_ASSERT_EQUAL(a.buffers, c.buffers);
+        const double small = (double)(b.arena_bytes - a.arena_bytes) / 990;
+        const double large = (double)(c.arena_bytes - b.arena_bytes) / 99000;
+        CU_ASSERT_DOUBLE_EQUAL(small, large, 1); /* buffers begin at multiples of 64 bytes */
+    }
+}
+
+/* ---- Faults ---- */
+
+/* The row of a table that the slice names. */
+static void build_lookup(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    out[0] = weft_add(g, in[0], weft_embedding(g, in[2], in[1], -1));
+}
+
+static void test_fault(void)
+{
+    for (int wide = 0; wide < 2; wide++) {
+        weft_graph *g = weft_graph_new(), *b = weft_graph_new();
+        weft_error e = {.status = WEFT_OK};
+        const int64_t size = wide ? 40000 : 4;
+        const weft_value body_in[] = {weft_input(b, "h", WEFT_F32, WEFT_SHAPE(size)),
+                                      weft_input(b, "i", WEFT_I32, WEFT_SCALAR),
+                                      weft_input(b, "table", WEFT_F32, WEFT_SHAPE(3, size))};
+        const weft_value in[] = {weft_input(g, "start", WEFT_F32, WEFT_SHAPE(size)),
+                                 weft_input(g, "indices", WEFT_I32, WEFT_SHAPE(6)),
+                                 weft_input(g, "rows", WEFT_F32, WEFT_SHAPE(3, size))};
+        weft_value next, last;
+        build_lookup(b, body_in, &next);
+        const weft_scan_body body = {.graph = b,
+                                     .n_carry = 1,
+                                     .carry_in = body_in,
+                                     .carry_out = &next,
+                                     .n_each = 1,
+                                     .each = &body_in[1],
+                                     .n_shared = 1,
+                                     .shared = &body_in[2]};
+        const weft_scan_inputs inputs = {in, &in[1], &in[2]};
+        weft_graph_push_scope(g, "loop");
+        weft_scan(g, &body, 6, &inputs, &last, NULL);
+        weft_graph_pop_scope(g);
+        weft_plan *plan = weft_plan_new(g, &last, 1, NULL, &e);
+        weft_session *s = weft_session_new(plan, NULL, &(weft_session_options){.threads = 3}, &e);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        float *zeros = calloc(3 * (size_t)size, sizeof *zeros);
+        weft_session_feed(s, in[0], zeros, (size_t)size * 4, NULL);
+        weft_session_feed(s, in[2], zeros, 3 * (size_t)size * 4, NULL);
+        for (int run = 0; run < 3; run++) {
+            const int32_t indices[6] = {0, 1, 2, run == 1 ? 7 : 0, 1, run == 1 ? 8 : 1};
+            weft_session_feed(s, in[1], indices, sizeof indices, NULL);
+            const weft_status status = weft_session_run(s, &e);
+            CU_ASSERT_EQUAL(status, run == 1 ? WEFT_BAD_INDEX : WEFT_OK);
+            if (run != 1) continue;
+            CU_ASSERT_STRING_EQUAL(e.where, "loop/scan");
+            CU_ASSERT_STRING_EQUAL(e.message, "step 3, embedding: index 7 is outside [0, 3)");
+        }
+        free(zeros);
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(b);
+        weft_graph_free(g);
+    }
+}
+
+/* A profile, and the search for numbers that are not finite, run loops as well. */
+static void test_tools(void)
+{
+    const cell *c = &cells[3];
+    weft_error e = {.status = WEFT_OK};
+    weft_graph *g = weft_graph_new();
+    weft_value in[MAX_IN], out[MAX_OUT], targets[2];
+    declare(g, c, WEFT_F32, 4, in);
+    by_scan(g, c, 4, in, targets);
+    by_hand(g, c, 4, in, out);
+    targets[1] = out[0];
+    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &e);
+    weft_session *s = weft_session_new(plan, NULL, &(weft_session_options){.threads = 3}, &e);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    fill(s, g, in, inputs_of(c));
+    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, &e), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_OK);
+    CU_ASSERT_EQUAL(pairs_off(g, s, targets, 1), 0);
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &e), WEFT_OK);
+    weft_tensor t;
+    weft_session_tensor(s, in[1], &t, NULL);
+    ((float *)t.data)[64 * 48 * 2] = NAN;
+    CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &e), WEFT_NOT_FINITE);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 /* ---- Gradients ---- */
 
 /* A scalar that depends on all outputs. */
@@ -466,6 +630,11 @@ void scan_tests(void)
     CU_add_test(suite, "the bits of the steps by hand", test_values);
     CU_add_test(suite, "plans without loops, reuse or passes", test_plans);
     CU_add_test(suite, "scans within scans", test_nested);
+    CU_add_test(suite, "pools whose threads come late, or never", test_pools);
+    CU_add_test(suite, "many steps on several threads", test_many_steps);
+    CU_add_test(suite, "the size of plans", test_sizes);
+    CU_add_test(suite, "a fault in a step", test_fault);
+    CU_add_test(suite, "profiles and the search for NaN", test_tools);
     CU_add_test(suite, "gradients", test_gradients);
     CU_add_test(suite, "bodies that are refused", test_refusals);
     CU_add_test(suite, "wrong arguments", test_arguments);

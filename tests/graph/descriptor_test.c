@@ -82,7 +82,7 @@ static void test_incomplete(void)
         const weft_op *op = &incomplete[i].op;
         weft_graph *g = weft_graph_new();
         weft_value x = weft_param(g, "x", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
-        weft_value in[2] = {x, x}, out[8];
+        weft_value in[2] = {x, x}, out[WEFT_MAX_OUTPUTS];
         size_t n = op->min_in > 1 ? op->min_in : 1;
         weft_value y = weft_apply(g, op, NULL, in, n, out);
         const weft_error *e = weft_graph_error(g);
