@@ -1,16 +1,11 @@
-/* Scans: the builder, and the expansion that defines them, n copies of the body. The expansion is for
- * what has no loops of its own, such as weft_vmap and exports. O(nodes of the body), or n times
- * that. */
-#include <weft/scan.h>
-
-#include <weft/weft.h>
-
-#include "ir/scan.h"
+/* Scans: the builder, and the gradient. The planner runs a scan as a loop over one plan of the body
+ * (graph/plan/loop.c, graph/run/loop.c). O(nodes of the body). */
+#include "scan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void expand(weft_expand *e);
+static void vjp(weft_vjp *v);
 
 /* An op has a fixed number of outputs, so scans of k outputs are the k-th of these. */
 #define SCAN(k)                                                                                    \
@@ -18,115 +13,12 @@ static void expand(weft_expand *e);
         .name = "scan", .doc = "a body graph, applied n times: carries go from step to step",      \
         .min_in = 1, .max_in = WEFT_VARIADIC, .n_out = (k), .attr_size = sizeof(scan_attr),        \
         .attrs = weft__scan_attrs, .infer = weft__scan_infer, .cost = weft__scan_cost,             \
-        .can_fail = true, .expand = expand                                                         \
+        .can_fail = true, .vjp = vjp, .expand = weft__scan_expand                                  \
     }
 #define SCANS(k) SCAN(k), SCAN((k) + 1), SCAN((k) + 2), SCAN((k) + 3)
 static const weft_op scans[] = {SCANS(1),  SCANS(5),  SCANS(9),  SCANS(13),
                                 SCANS(17), SCANS(21), SCANS(25), SCANS(29)};
 _Static_assert(sizeof scans / sizeof *scans == WEFT_MAX_OUTPUTS, "a scan for each number");
-
-static void no_memory(weft_graph *g)
-{
-    weft_graph_fail_in(g, "weft_scan", WEFT_NO_MEMORY, "no memory");
-}
-
-/* ---- The expansion ---- */
-
-typedef struct unrolling {
-    weft_graph *graph;
-    const scan_attr *scan;
-    const weft_value *in; /* of the node */
-    weft_value *map;      /* by value of the body: that of the current step */
-    weft_value *operands; /* room for the inputs of one node */
-    weft_value *rows;     /* [n_out][n]: the values of out in all steps */
-} unrolling;
-
-static void copy_node(unrolling *u, size_t index)
-{
-    const weft_graph *body = u->scan->body->graph;
-    const weft_node_info node = weft_graph_node(body, index);
-    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-    weft_tensor constant;
-    for (size_t i = 0; i < node.n_in; i++) u->operands[i] = u->map[node.in[i]];
-    if (weft_constant_of(body, weft_value_from_id(body, node.first_out), &constant)) {
-        if (weft_is_value(u->map[node.first_out])) return; /* the same in all steps */
-        out[0] = weft_constant(u->graph, constant.dtype, constant.shape, constant.data);
-    } else if (scan_of(node.op, node.attr)) {
-        weft_expand inner = {u->graph, node.attr, node.n_in, node.n_out, u->operands, out};
-        expand(&inner);
-    } else {
-        weft_apply(u->graph, node.op, node.attr, u->operands, node.n_in, out);
-    }
-    for (size_t k = 0; k < node.n_out; k++) u->map[node.first_out + k] = out[k];
-}
-
-/* Adds step t, which reads carry[] and then replaces it. */
-static void unroll_step(unrolling *u, int64_t t, weft_value *carry)
-{
-    const scan_body *b = u->scan->body;
-    weft_graph *g = u->graph;
-    for (uint32_t i = 0; i < b->n_carry; i++) u->map[b->in[i]] = carry[i];
-    for (uint32_t i = b->n_carry; i < scan_inputs(b); i++) {
-        u->map[b->in[i]] = u->in[i];
-        if (i >= b->n_carry + b->n_each) continue;
-        const weft_value one = weft_value_from_id(b->graph, b->in[i]);
-        const weft_value row = weft_slice(g, u->in[i], 0, t, t + 1, 1);
-        u->map[b->in[i]] = weft_reshape(g, row, weft_shape_of(b->graph, one));
-    }
-    const size_t n_nodes = weft_graph_node_count(b->graph);
-    for (size_t k = 0; k < n_nodes && weft_graph_status(g) == WEFT_OK; k++)
-        if (weft_graph_node(b->graph, k).op != &weft_op_input) copy_node(u, k);
-    for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = u->map[b->out[i]];
-    for (uint32_t k = 0; k < b->n_out; k++)
-        u->rows[k * u->scan->n + t] = u->map[b->out[b->n_carry + k]];
-}
-
-static size_t max_inputs(const weft_graph *g)
-{
-    size_t most = 1;
-    for (size_t k = 0; k < weft_graph_node_count(g); k++) {
-        const size_t n = weft_graph_node(g, k).n_in;
-        if (n > most) most = n;
-    }
-    return most;
-}
-
-static void expand(weft_expand *e)
-{
-    const scan_attr *a = e->attr;
-    const scan_body *b = a->body;
-    unrolling u = {.graph = e->graph, .scan = a, .in = e->in};
-    weft_value *carry = calloc((size_t)b->n_carry + 1, sizeof *carry);
-    u.map = calloc(b->graph->n_values, sizeof *u.map);
-    u.operands = calloc(max_inputs(b->graph), sizeof *u.operands);
-    if ((uint64_t)a->n <= WEFT_MAX_NODES)
-        u.rows = calloc(b->n_out * (size_t)a->n + 1, sizeof *u.rows);
-    if (!carry || !u.map || !u.operands || !u.rows) {
-        no_memory(e->graph);
-    } else {
-        for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = e->in[i];
-        for (int64_t t = 0; t < a->n && weft_graph_status(e->graph) == WEFT_OK; t++)
-            unroll_step(&u, a->reverse ? a->n - 1 - t : t, carry);
-        for (uint32_t i = 0; i < b->n_carry; i++) e->out[i] = carry[i];
-        for (uint32_t k = 0; k < b->n_out; k++)
-            e->out[b->n_carry + k] = weft_stack(e->graph, u.rows + k * a->n, (size_t)a->n, 0);
-    }
-    free(carry);
-    free(u.map);
-    free(u.operands);
-    free(u.rows);
-}
-
-static bool visit(weft_rewrite *r)
-{
-    if (!scan_of(r->node.op, r->node.attr)) return false;
-    weft_expand e = {r->graph, r->node.attr, r->node.n_in, r->node.n_out, r->in, r->out};
-    expand(&e);
-    return true;
-}
-
-const weft_pass weft_pass_unroll = {
-    .name = "unroll", .doc = "scans are replaced by copies of their bodies", .visit = visit};
 
 /* ---- The builder ---- */
 
@@ -210,6 +102,17 @@ static bool check_lists(weft_graph *g, const weft_scan_body *b, const weft_scan_
     return false;
 }
 
+/* Appends the stacks of the carries that come in, which the gradient reads, to the outputs. A plan
+ * leaves out what nothing reads (passes/prune.c). */
+static void stack_carries(scan_body *like)
+{
+    bool fits = 2 * like->n_carry + like->n_out <= WEFT_MAX_OUTPUTS;
+    for (uint32_t i = 0; i < like->n_carry; i++)
+        fits &= like->graph->values[like->in[i]].type.shape.rank < WEFT_MAX_RANK;
+    for (uint32_t i = 0; fits && i < like->n_carry; i++)
+        like->out[like->n_carry + like->n_out++] = like->in[i];
+}
+
 /* Fills the ids of a body as its graph has them. */
 static bool list_ids(weft_graph *g, const weft_scan_body *b, scan_body *like)
 {
@@ -236,7 +139,7 @@ static void add_scan(weft_graph *g, const scan_attr *attr, const weft_value *all
     weft_value *in = calloc(n_all + 1, sizeof *in);
     size_t n = 0;
     if (!in) {
-        no_memory(g);
+        scan_no_memory(g);
         return;
     }
     for (size_t i = 0; i < n_all; i++)
@@ -250,12 +153,13 @@ static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_
 {
     const size_t n_in = b->n_carry + b->n_each + b->n_shared;
     scan_body like = {.in = calloc(n_in + 1, sizeof *like.in),
-                      .out = calloc(b->n_carry + b->n_out + 1, sizeof *like.out)};
+                      .out = calloc(2 * b->n_carry + b->n_out + 1, sizeof *like.out)};
     bool *used = calloc(n_in + 1, sizeof *used);
     if (!like.in || !like.out || !used) {
-        no_memory(g);
+        scan_no_memory(g);
     } else if (list_ids(g, b, &like)) {
         scan_attr attr;
+        stack_carries(&like);
         memset(&attr, 0, sizeof attr);
         attr.n = n;
         attr.reverse = b->reverse;
@@ -285,7 +189,7 @@ void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     weft_value *in = calloc(body->n_carry + body->n_each + body->n_shared + 1, sizeof *in);
     if (!in) {
-        no_memory(graph);
+        scan_no_memory(graph);
         return;
     }
     for (size_t i = 0; i < body->n_carry; i++) in[i] = inputs->carry[i];
@@ -296,4 +200,189 @@ void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
     free(in);
     for (size_t i = 0; last && i < body->n_carry; i++) last[i] = out[i];
     for (size_t i = 0; stacked && i < body->n_out; i++) stacked[i] = out[body->n_carry + i];
+}
+
+/* ---- The gradient ---- */
+
+/* The gradient of a scan is a scan in reverse. Its body computes the body's forward pass again, from the
+ * carries that came into each step, and then its gradients. It carries the gradients of the
+ * carries, and the sums of those of the shared inputs. */
+typedef struct reversal {
+    weft_vjp *v;
+    const scan_attr *scan;
+    weft_graph *g;   /* of the new body */
+    weft_value *map; /* by value of the body: its copy */
+    /* The new body and what it reads. */
+    weft_value *carry_in, *carry_out, *each, *out, *carry, *sequences;
+    size_t n_carry, n_each, n_out;
+    /* For weft_grad_of: */
+    weft_value *ends, *starts, *wrt, *grads;
+    size_t n_ends, n_wrt;
+} reversal;
+
+static bool is_float(const reversal *r, uint32_t id)
+{
+    const weft_graph *body = r->scan->body->graph;
+    return weft_dtype_is_float(weft_dtype_of(body, weft_value_from_id(body, id)));
+}
+
+/* An input of the new body of the type of a value of the old one. */
+static weft_value new_input(reversal *r, uint32_t like)
+{
+    const weft_type *type = &r->scan->body->graph->values[like].type;
+    weft_input_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = type->dtype;
+    attr.shape = type->shape;
+    return weft_apply(r->g, &weft_op_input, &attr, NULL, 0, NULL);
+}
+
+static weft_value zeros_like(const reversal *r, uint32_t id)
+{
+    const weft_type *type = &r->scan->body->graph->values[id].type;
+    return weft_fill(r->v->graph, type->dtype, type->shape, 0.0);
+}
+
+static void add_each(reversal *r, weft_value input, weft_value sequence)
+{
+    r->each[r->n_each] = input;
+    r->sequences[r->n_each++] = sequence;
+}
+
+static void copy_body(reversal *r)
+{
+    const weft_graph *body = r->scan->body->graph;
+    weft_value *in = calloc(scan_max_inputs(body), sizeof *in);
+    if (!in) {
+        scan_no_memory(r->g);
+        return;
+    }
+    for (size_t k = 0; k < weft_graph_node_count(body); k++) {
+        const weft_node_info node = weft_graph_node(body, k);
+        for (size_t i = 0; i < node.n_in; i++) in[i] = r->map[node.in[i]];
+        weft_graph_copy_node(r->g, body, k, in, &r->map[node.first_out]);
+    }
+    free(in);
+}
+
+/* The stack of a carry that came in: an output of the scan. WEFT_NO_VALUE if there is none. */
+static weft_value carry_stack(const reversal *r, uint32_t carry)
+{
+    const scan_body *b = r->scan->body;
+    for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++)
+        if (b->out[k] == b->in[carry]) return r->v->out[k];
+    weft_graph_fail_in(r->v->graph, "scan", WEFT_BAD_ARGUMENT,
+                       "%u carries and %u values in out: a gradient needs twice the carries and "
+                       "the values to be at most %d",
+                       b->n_carry, b->n_out, WEFT_MAX_OUTPUTS);
+    return WEFT_NO_VALUE;
+}
+
+/* Lists what the forward pass reads in each step, and the gradients that arrive. */
+static void list_inputs(reversal *r)
+{
+    const scan_body *b = r->scan->body;
+    const weft_vjp *v = r->v;
+    for (uint32_t i = 0; i < b->n_carry; i++) add_each(r, r->map[b->in[i]], carry_stack(r, i));
+    for (uint32_t i = b->n_carry; i < b->n_carry + b->n_each; i++)
+        add_each(r, r->map[b->in[i]], v->in[i]);
+    for (uint32_t k = 0; k < b->n_carry + b->n_out; k++) {
+        const bool is_carry = k < b->n_carry, arrives = weft_is_value(v->grad_out[k]);
+        if (!is_float(r, b->out[k]) || (!is_carry && !arrives)) continue;
+        const weft_value gradient = new_input(r, b->out[k]);
+        r->ends[r->n_ends] = r->map[b->out[k]];
+        r->starts[r->n_ends++] = gradient;
+        if (!is_carry) {
+            add_each(r, gradient, v->grad_out[k]);
+            continue;
+        }
+        r->carry[r->n_carry] = arrives ? v->grad_out[k] : zeros_like(r, b->in[k]);
+        r->carry_in[r->n_carry++] = gradient;
+    }
+}
+
+/* Whether the gradient of input i of the scan is computed: every carry has one, for the step before. */
+static bool has_gradient(const reversal *r, uint32_t i)
+{
+    return is_float(r, r->scan->body->in[i]) && (i < r->scan->body->n_carry || r->v->wanted[i]);
+}
+
+/* Differentiates the copy of the body, and lists what each step computes. */
+static void list_outputs(reversal *r)
+{
+    const scan_body *b = r->scan->body;
+    size_t n = 0;
+    for (uint32_t i = 0; i < scan_inputs(b); i++)
+        if (has_gradient(r, i)) r->wrt[r->n_wrt++] = r->map[b->in[i]];
+    weft_grad_of(r->g, r->ends, r->starts, r->n_ends, r->wrt, r->n_wrt, r->grads);
+    for (uint32_t i = 0; i < scan_inputs(b); i++) {
+        if (!has_gradient(r, i)) continue;
+        const weft_value gradient = r->grads[n++];
+        if (i < b->n_carry) {
+            r->carry_out[n - 1] = gradient;
+        } else if (i < b->n_carry + b->n_each) {
+            r->out[r->n_out++] = gradient;
+        } else {
+            const weft_value sum = new_input(r, b->in[i]);
+            r->carry[r->n_carry] = zeros_like(r, b->in[i]);
+            r->carry_in[r->n_carry] = sum;
+            r->carry_out[r->n_carry++] = weft_add(r->g, sum, gradient);
+        }
+    }
+}
+
+/* Adds the scan in reverse, and hands out its results. */
+static void add_reverse(reversal *r)
+{
+    const scan_body *b = r->scan->body;
+    weft_vjp *v = r->v;
+    weft_value last[WEFT_MAX_OUTPUTS] = {{0, 0}}, stacked[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    const weft_scan_inputs inputs = {r->carry, r->sequences, v->in + b->n_carry + b->n_each};
+    weft_value *shared = r->wrt; /* no longer needed */
+    for (uint32_t i = 0; i < b->n_shared; i++)
+        shared[i] = r->map[b->in[b->n_carry + b->n_each + i]];
+    const weft_scan_body body = {.graph = r->g,
+                                 .n_carry = r->n_carry,
+                                 .carry_in = r->carry_in,
+                                 .carry_out = r->carry_out,
+                                 .n_each = r->n_each,
+                                 .each = r->each,
+                                 .n_shared = b->n_shared,
+                                 .shared = shared,
+                                 .n_out = r->n_out,
+                                 .out = r->out,
+                                 .reverse = !r->scan->reverse};
+    if (!r->n_carry && !r->n_out) return;
+    weft_scan(v->graph, &body, r->scan->n, &inputs, last, stacked);
+    size_t carries = 0, stacks = 0;
+    for (uint32_t i = 0; i < scan_inputs(b); i++) {
+        if (!has_gradient(r, i)) continue;
+        const bool each = i >= b->n_carry && i < b->n_carry + b->n_each;
+        const weft_value gradient = each ? stacked[stacks++] : last[carries++];
+        if (v->wanted[i]) v->grad_in[i] = gradient;
+    }
+}
+
+static void vjp(weft_vjp *v)
+{
+    const scan_attr *a = v->attr;
+    const scan_body *b = a->body;
+    const size_t room = scan_inputs(b) + 2 * (size_t)(b->n_carry + b->n_out) + 1;
+    reversal r = {.v = v, .scan = a, .g = weft_graph_new()};
+    weft_value *all = calloc(10 * room, sizeof *all);
+    r.map = calloc(b->graph->n_values, sizeof *r.map);
+    if (!r.g || !all || !r.map) {
+        scan_no_memory(v->graph);
+    } else {
+        weft_value **lists[] = {&r.carry_in,  &r.carry_out, &r.each,   &r.out, &r.carry,
+                                &r.sequences, &r.ends,      &r.starts, &r.wrt, &r.grads};
+        for (size_t i = 0; i < 10; i++) *lists[i] = all + i * room;
+        copy_body(&r);
+        list_inputs(&r);
+        list_outputs(&r);
+        add_reverse(&r);
+    }
+    weft_graph_free(r.g);
+    free(all);
+    free(r.map);
 }

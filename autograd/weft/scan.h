@@ -37,12 +37,20 @@ typedef struct weft_scan_inputs {
 
 /* Runs the body n times, 1 to 2^31 - 1. last[i] becomes carry_out[i] of the last step, and
  * stacked[k] the values of out[k] in all steps, [n, ...]: its row t is that of step t, also in
- * reverse. Both may be NULL. n_carry and n_out add up to 1 to WEFT_MAX_OUTPUTS. The bits are those of the body
- * applied n times by hand.
+ * reverse. Both may be NULL. n_carry and n_out add up to 1 to WEFT_MAX_OUTPUTS. The bits are those
+ * of the body applied n times by hand, whatever the number of threads. Several threads share each
+ * step if the body has work for them; a scan in another one's body runs on one thread.
+ *
+ * The gradient is a scan in the other direction. It computes the forward pass of each step again,
+ * from the carries that came into it, so a plan with gradients stores the carries of all steps, and
+ * nothing else of them. It needs 2 n_carry + n_out <= WEFT_MAX_OUTPUTS. A body is planned in f32
+ * or f64 as it is declared, whatever weft_plan_options.precision says, and without the program's
+ * own passes.
  *
  * Errors are the graph's, and leave WEFT_NO_VALUE in all results: WEFT_BAD_ARGUMENT names the
- * node that cannot be in a body; WEFT_BAD_SHAPE and WEFT_BAD_DTYPE say which input or carry does not
- * fit. */
+ * node that cannot be in a body; WEFT_BAD_SHAPE and WEFT_BAD_DTYPE say which input or carry does
+ * not fit. If a step of a run fails, the error names the scan, and its message the step and the
+ * node of the body. */
 WEFT_API void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked);
 

@@ -16,6 +16,7 @@ typedef struct slot {
 } slot;
 
 static const slot slots[] = {
+    {.rule = &weft__pass_prune},
     {.name = "join_slices"},
     {.name = "join_products", .joined = true},
     {.name = "reuse_dropout", .joined = true},
@@ -217,7 +218,7 @@ static bool run_joined(compilation *c, const slot *first, size_t n)
 static bool run_rule(compilation *c, const pass *p, const weft_pass *rule)
 {
     for (int round = 0; round < MAX_ROUNDS; round++) {
-        walk w = {.finish = p->finish};
+        walk w = {.finish = p->finish, .drops = p->drops};
         add_pass(c, rule, &w);
         if (!w.n) return true;
         if (!run_once(c, &w)) return false;

@@ -13,6 +13,7 @@
 typedef struct pass {
     weft_pass rule;
     bool repeats; /* it runs until rule.needed says no */
+    bool drops;   /* outputs that nothing reads may become WEFT_NO_VALUE */
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
     /* Called after the pass, and again after each later one, which writes the graph again; NULL:
@@ -28,8 +29,8 @@ typedef struct pass {
     bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 
-extern const pass weft__pass_expand, weft__pass_cse, weft__pass_fold, weft__pass_layout,
-    weft__pass_precision, weft__pass_recompute, weft__pass_fuse;
+extern const pass weft__pass_prune, weft__pass_expand, weft__pass_cse, weft__pass_fold,
+    weft__pass_layout, weft__pass_precision, weft__pass_recompute, weft__pass_fuse;
 
 /* ---- A walk (walk.c) ---- */
 
@@ -39,7 +40,8 @@ typedef struct walk {
     const weft_pass *passes[MAX_JOINED];
     void *memory[MAX_JOINED];
     size_t n;
-    bool own; /* of the program: see weft_plan_options.passes */
+    bool own;   /* of the program: see weft_plan_options.passes */
+    bool drops; /* see pass */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets); /* may be NULL */
     weft_graph *into; /* the new graph, which the caller owns; NULL: the walk makes one */
 } walk;

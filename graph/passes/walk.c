@@ -88,10 +88,10 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
     if (!replaced) weft__rewrite_copy(r);
     for (size_t i = 0; i < node->op->n_out; i++) {
         const value_record *old = &r->source->values[node->first_out + i];
-        check_output(w->passes[0], r, i);
+        if (!w->drops || out[i].id) check_output(w->passes[0], r, i);
         if (weft_graph_status(r->graph) != WEFT_OK) return;
         map[node->first_out + i] = out[i].id;
-        if (old->name && !r->graph->values[out[i].id].name)
+        if (old->name && out[i].id && !r->graph->values[out[i].id].name)
             weft__graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
     }
 }

@@ -1,0 +1,29 @@
+/* What the files of scans share. */
+#ifndef WEFT_AUTOGRAD_SCAN_H
+#define WEFT_AUTOGRAD_SCAN_H
+
+#include <weft/autograd.h>
+#include <weft/scan.h>
+
+#include "ir/scan.h"
+
+/* n copies of the body. (scan_expand.c) */
+void weft__scan_expand(weft_expand *e);
+
+static inline void scan_no_memory(weft_graph *g)
+{
+    weft_graph_fail_in(g, "weft_scan", WEFT_NO_MEMORY, "no memory");
+}
+
+/* The most inputs of a node of the graph, at least 1. */
+static inline size_t scan_max_inputs(const weft_graph *g)
+{
+    size_t most = 1;
+    for (size_t k = 0; k < weft_graph_node_count(g); k++) {
+        const size_t n = weft_graph_node(g, k).n_in;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+#endif
