@@ -7,12 +7,13 @@ typedef struct simd_class {
     int first[3], step[3], size[3], n;
 } simd_class;
 
-/* Up to simd_width pixels of a class that follow each other. */
+/* Up to simd_width pixels of a class that follow each other, image after image. */
 typedef struct simd_pixels {
     int n, padded;            /* whether some tap read padding */
     int base[3 * simd_width]; /* of each dimension: where offset 0 lies in the source */
     int at[3 * simd_width];   /* in the result */
-    int to[simd_width];       /* in a channel of the result */
+    int image[simd_width];    /* where the pixel's image begins in the source */
+    int to[simd_width];       /* in a channel of the first image of the result */
     int dense;                /* those are side by side */
     int linear,
         from; /* whether places of the source are, at each tap; where the first is at offset 0 */
@@ -45,14 +46,15 @@ static simd_class simd_class_of(const conv_shape *s, int i)
 
 static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int first, int n)
 {
+    const int x_step = s->groups * s->channels * s->source_size;
+    const int y_step = s->groups * s->results * s->result_size;
     simd_pixels p;
-    int d, j, rest = first, begin[3], i[3];
+    int d, j, rest = first % k->n, image = first / k->n, left = k->n - rest, i[3];
     p.n = n;
     p.padded = p.from = 0;
-    p.dense = k->step[2] == 1 && k->step[1] == 1 && k->step[0] == 1;
-    p.linear = 1;
+    p.dense = p.linear = 1;
     for (d = 2; d >= 0; d--) {
-        i[d] = begin[d] = rest % k->size[d];
+        i[d] = rest % k->size[d];
         rest /= k->size[d];
         p.low[d] = p.high[d] = s->transposed ? i[d] : i[d] * s->stride[d] - s->begin[d];
     }
@@ -66,14 +68,17 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
             p.high[d] = base > p.high[d] ? base : p.high[d];
             from = from * s->source[d] + base;
         }
-        p.to[j] = (p.at[j] * s->result[1] + p.at[simd_width + j]) * s->result[2] +
+        p.image[j] = image * x_step;
+        p.to[j] = image * y_step + (p.at[j] * s->result[1] + p.at[simd_width + j]) * s->result[2] +
                   p.at[2 * simd_width + j];
+        from += p.image[j];
         if (!j) p.from = from;
         p.linear &= j >= n || from == p.from + j;
-        if (j + 1 < n)
-            conv_next(k->size, i);
-        else
-            memcpy(i, begin, sizeof i);
+        p.dense &= j >= n || p.to[j] == p.to[0] + j;
+        if (j + 1 >= n) continue; /* the last one again */
+        conv_next(k->size, i);
+        image += !--left;
+        if (!left) left = k->n;
     }
     return p;
 }
@@ -81,9 +86,7 @@ static simd_pixels simd_pixels_of(const conv_shape *s, const simd_class *k, int 
 /* Tap t of the used ones, in the order of conv_sum. Returns its place in the kernel. */
 static int simd_tap(const conv_shape *s, int t, int *tap)
 {
-    const int all = s->used[0] * s->used[1] * s->used[2];
     int d;
-    if (s->planes && s->transposed) t = all - 1 - t;
     for (d = 2; d >= 0; d--) {
         tap[d] = s->first[d] + t % s->used[d];
         t /= s->used[d];
@@ -127,7 +130,7 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
         const int i2 = base[2 * simd_width + j] + d2;
         const int inside =
             (i0 >= 0) & (i0 < s0) & (i1 >= 0) & (i1 < s1) & (i2 >= 0) & (i2 < s2) & (j < n);
-        to->at[j] = inside ? (i0 * s1 + i1) * s2 + i2 : -1;
+        to->at[j] = inside ? p->image[j] + (i0 * s1 + i1) * s2 + i2 : -1;
         p->padded |= !inside & (j < n);
         outside |= !inside;
     }
@@ -143,17 +146,7 @@ static void simd_find_places(const conv_shape *s, simd_pixels *p, const int *off
         for (j = 0; j < simd_width; j++)
             if (to->at[j] >= 0 && to->at[j] - j != from) from = -1;
     }
-    if (from >= 0 && from + simd_width <= s0 * s1 * s2) to->from = from;
-}
-
-/* Places of which none is read. */
-static void simd_no_places(simd_pixels *p, simd_places *to)
-{
-    int j;
-    for (j = 0; j < simd_width; j++) to->at[j] = -1;
-    p->padded = 1;
-    to->dense = 0;
-    to->from = -1;
+    if (from >= p->image[0] && from + simd_width <= p->image[0] + s0 * s1 * s2) to->from = from;
 }
 
 /* y = the elements at these places, zeros for padding. */
@@ -179,7 +172,7 @@ static void simd_conv_again(const conv_shape *s, const simd_pixels *p, const T *
     for (j = 0; j < p->n; j++) {
         if (y[p->to[j]] == y[p->to[j]]) continue;
         for (d = 0; d < 3; d++) at[d] = p->at[d * simd_width + j];
-        y[p->to[j]] = conv_sum(s, w, x, at, bias);
+        y[p->to[j]] = conv_sum(s, w, x + p->image[j], at, bias);
     }
 }
 
@@ -194,8 +187,7 @@ static int simd_conv_pack(const conv_shape *s, const simd_class *k, simd_pixels 
         const int place = simd_tap(s, *t, tap);
         const int reads = simd_offset(s, k, tap, offset);
         if (reads && *c == 0) simd_find_places(s, p, offset, places);
-        if (!reads && s->planes) simd_no_places(p, places);
-        for (; (reads || s->planes) && *c < s->channels && depth < 128; ++*c, depth++) {
+        for (; reads && *c < s->channels && depth < 128; ++*c, depth++) {
             const T *from = x + *c * s->source_size;
             T *to = panel + depth * simd_width;
             at[depth] = *c * s->channel_weights + place;
@@ -204,7 +196,7 @@ static int simd_conv_pack(const conv_shape *s, const simd_class *k, simd_pixels 
             else
                 simd_gather(from, places, to);
         }
-        if (*c < s->channels && (reads || s->planes)) break;
+        if (reads && *c < s->channels) break;
         *c = 0;
         ++*t;
     }
@@ -226,23 +218,19 @@ static void simd_conv_product(const conv_shape *s, const simd_class *k, const T 
     panel[0] = 0;
     do {
         const int depth = simd_conv_pack(s, k, &p, x, &places, &t, &c, panel, at);
-        const int adds = terms && !s->planes;
         if (terms && !depth) break;
         for (r = 0; r < s->results; r += 4) {
             const int rows = s->results - r < 4 ? s->results - r : 4;
             T sum[4 * simd_width] = {0}, *own = y + r * s->result_size;
-            for (i = 0; i < rows && !adds; i++) {
-                const T start = !bias ? 0 : s->planes ? bias[r + i] : bias[r + i] + 0;
-                for (j = 0; j < n; j++)
-                    sum[i * simd_width + j] = terms ? own[i * s->result_size + p.to[j]] : start;
-            }
+            for (i = 0; i < rows && bias && !terms; i++)
+                for (j = 0; j < n; j++) sum[i * simd_width + j] = bias[r + i] + 0;
             simd_block(w + r * s->own_weights, s->own_weights, at, panel, simd_width, rows, depth,
                        sum);
-            if (p.dense) simd_store(sum, own + first, s->result_size, 1, rows, n, adds);
+            if (p.dense) simd_store(sum, own + p.to[0], s->result_size, 1, rows, n, terms);
             for (i = 0; i < rows && !p.dense; i++)
                 for (j = 0; j < n; j++) {
                     T *to = own + i * s->result_size + p.to[j];
-                    *to = adds ? *to + sum[i * simd_width + j] : sum[i * simd_width + j];
+                    *to = terms ? *to + sum[i * simd_width + j] : sum[i * simd_width + j];
                 }
         }
         terms += depth;
@@ -252,63 +240,24 @@ static void simd_conv_product(const conv_shape *s, const simd_class *k, const T 
                         y + r * s->result_size);
 }
 
-/* Pixels of an image's channels, each of which is a sum over up to 32 taps of one channel. */
-static void simd_conv_taps(const conv_shape *s, const simd_class *k, const T *x, const T *w,
-                           const T *bias, T *y, int first, int n)
-{
-    const int taps = s->used[0] * s->used[1] * s->used[2], all = taps < 32 ? taps : 32;
-    simd_pixels p = simd_pixels_of(s, k, first, n);
-    simd_places places[32];
-    T panel[32 * simd_width]; /* of each tap: elements of a channel of the source */
-    int at[32], t, g, r, j, tap[3], offset[3];
-    for (t = 0; t < all; t++) {
-        at[t] = simd_tap(s, t, tap);
-        if (simd_offset(s, k, tap, offset))
-            simd_find_places(s, &p, offset, &places[t]);
-        else
-            simd_no_places(&p, &places[t]);
-    }
-    for (g = 0; g < s->groups; g++, x += s->source_size)
-        for (r = 0; r < s->results; r++, y += s->result_size) {
-            const T *own = w + g * s->group_weights + r * s->own_weights;
-            const T start = bias ? bias[g * s->results + r] : 0;
-            const simd_vector zero = {0};
-            simd_vector s0 = start - zero, s1 = s0;
-            T sum[simd_width];
-            for (t = 0; t < all; t++) {
-                const simd_vector weight = own[at[t]] - zero;
-                T *some = panel + t * simd_width;
-                const T *from = places[t].dense ? x + places[t].at[0] : some;
-                const simd_vector *two;
-                if (!places[t].dense && !r) simd_gather(x, &places[t], some);
-                two = (const simd_vector *)(const void *)from;
-                s0 = simd_fma(weight, two[0], s0);
-                s1 = simd_fma(weight, two[1], s1);
-            }
-            memcpy(sum, &s0, SIMD_BYTES);
-            memcpy(sum + simd_lanes, &s1, SIMD_BYTES);
-            for (j = 0; j < n; j++) y[p.to[j]] = sum[j];
-            if (p.padded) simd_conv_again(s, &p, own, x, start, y);
-        }
-}
-
 static void simd_conv(const conv_shape *s, const T *x, const T *w, const T *bias, T *y)
 {
     const int classes = s->transposed ? s->stride[0] * s->stride[1] * s->stride[2] : 1;
-    const int taps = s->planes && s->channels == 1 && s->used[0] * s->used[1] * s->used[2] <= 32;
     const int x_step = s->channels * s->source_size, y_step = s->results * s->result_size;
-    int image, c, i, g;
-    for (image = 0; image < s->images; image++, x += s->groups * x_step, y += s->groups * y_step)
-        for (c = 0; c < classes; c++) {
-            const simd_class k = simd_class_of(s, c);
-            for (i = 0; i < k.n; i += simd_width) {
-                const int n = k.n - i < simd_width ? k.n - i : simd_width;
-                if (taps) simd_conv_taps(s, &k, x, w, bias, y, i, n);
-                for (g = 0; !taps && g < s->groups; g++)
-                    simd_conv_product(s, &k, x + g * x_step, w + g * s->group_weights,
-                                      bias ? bias + g * s->results : 0, y + g * y_step, i, n);
-            }
-        }
+    int c, i, g;
+    if (s->planes) {
+        simd_conv_planes(s, x, w, bias, y);
+        return;
+    }
+    for (c = 0; c < classes; c++) {
+        const simd_class k = simd_class_of(s, c);
+        const int all = s->images * k.n;
+        for (i = 0; i < all; i += simd_width)
+            for (g = 0; g < s->groups; g++)
+                simd_conv_product(s, &k, x + g * x_step, w + g * s->group_weights,
+                                  bias ? bias + g * s->results : 0, y + g * y_step, i,
+                                  all - i < simd_width ? all - i : simd_width);
+    }
 }
 
 static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)

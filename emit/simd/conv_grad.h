@@ -159,77 +159,105 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
         }
 }
 
-/* A row of an image, `at` elements from the first of n. */
-typedef struct simd_row {
-    const T *image;
-    int at, size, n;
-} simd_row;
+/* ---- For the weights, where channels do not mix ---- */
 
-/* Bits of lanes: simd_width zeros, ones, zeros. */
-typedef struct simd_masks {
-    T lane[3 * simd_width];
-} simd_masks;
+/* Elements of rows of dy that are computed together. */
+enum { simd_rows_size = 12288 / sizeof(T) };
 
-/* y [2] = elements first, first + step, ... of a row: zeros outside of it. */
-static inline void simd_row_piece(const simd_row *row, int first, int step, const simd_masks *masks,
-                                  simd_vector *y)
+/* Rows of a block of dy, which end with zeros, and what they read of a plane. */
+typedef struct simd_plane_rows {
+    int padded, fits; /* columns; rows, at most */
+    simd_slab slab;
+    T dy[simd_rows_size];
+} simd_plane_rows;
+
+static void simd_plane_rows_of(const conv_shape *s, int rows, int columns, simd_plane_rows *p)
 {
-    const int left = row->size - first, from = row->at + first;
-    const int low = first < 0 ? first < -simd_width ? simd_width : -first : 0;
-    const int high = left < 0 ? 0 : left > simd_width ? simd_width : left;
-    T some[simd_width];
-    int j;
-    if (step == 1 && from >= 0 && from + simd_width <= row->n) {
-        const simd_bits *x = (const simd_bits *)(const void *)(row->image + from);
-        const simd_bits *after = (const simd_bits *)(const void *)(masks->lane + simd_width - low);
-        const simd_bits *before =
-            (const simd_bits *)(const void *)(masks->lane + 2 * simd_width - high);
-        y[0] = (simd_vector)(x[0] & after[0] & before[0]);
-        y[1] = (simd_vector)(x[1] & after[1] & before[1]);
-        return;
-    }
-    for (j = 0; j < simd_width; j++, first += step)
-        some[j] = first >= 0 && first < row->size ? row->image[row->at + first] : 0;
-    memcpy(y, some, sizeof some);
+    p->padded = (columns + 15) / 16 * 16;
+    simd_slab_of(s, p->padded, &p->slab);
+    p->fits = simd_rows_size / p->padded;
+    if (p->fits > p->slab.fits) p->fits = p->slab.fits;
+    if (p->fits > rows) p->fits = rows;
 }
 
-static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
-                                int dy_step, const int *tap, int rows, int columns)
+/* Adds the products of n rows at three taps to their lanes. */
+static void simd_plane_dots(const simd_plane_rows *p, const T *x0, const T *x1, const T *x2,
+                            int step, int n, T *lane)
 {
-    const int width = s->result[2], padded = (columns + 15) / 16 * 16, step = s->stride[2];
-    double total = 0;
-    simd_masks masks;
-    int n, row, column, i, j, l;
-    memset(&masks, 0, sizeof masks);
-    memset(masks.lane + simd_width, 255, sizeof masks / 3);
-    for (n = 0; n < s->images; n++, x += x_step, dy += dy_step)
-        for (row = 0; row < s->result[1]; row += rows)
-            for (column = 0; column < width; column += columns) {
-                const int first = column * step + tap[2] * s->dilation[2] - s->begin[2];
-                const int size = width - column < columns ? width - column : columns;
-                simd_row of_dy, of_x;
-                simd_vector lane[conv_lanes / simd_lanes] = {{0}}, a[2], b[2];
-                of_dy.image = dy;
-                of_dy.size = size;
-                of_dy.n = s->result_size;
-                of_x.image = x;
-                of_x.n = s->source_size;
-                for (i = row; i < row + rows && i < s->result[1]; i++) {
-                    const int at = i * s->stride[1] + tap[1] * s->dilation[1] - s->begin[1];
-                    const int inside = at >= 0 && at < s->source[1];
-                    of_dy.at = i * width + column;
-                    of_x.at = inside ? at * s->source[2] : 0;
-                    of_x.size = inside ? s->source[2] : 0;
-                    for (j = 0; j < padded; j += simd_width) {
-                        simd_vector *sum = lane + j / simd_lanes % (conv_lanes / simd_lanes);
-                        simd_row_piece(&of_dy, j, 1, &masks, a);
-                        simd_row_piece(&of_x, first + j * step, step, &masks, b);
-                        sum[0] = simd_fma(a[0], b[0], sum[0]);
-                        sum[1] = simd_fma(a[1], b[1], sum[1]);
-                    }
-                }
-                for (j = 0; j < conv_lanes / simd_lanes; j++)
-                    for (l = 0; l < simd_lanes; l++) total += (double)lane[j][l];
+    int part, r, j;
+    for (part = 0; part < conv_lanes; part += simd_width, lane += simd_width) {
+        simd_vector *l0 = (simd_vector *)(void *)lane;
+        simd_vector *l1 = (simd_vector *)(void *)(lane + conv_lanes);
+        simd_vector *l2 = (simd_vector *)(void *)(lane + 2 * conv_lanes);
+        simd_vector s00 = l0[0], s01 = l0[1], s10 = l1[0], s11 = l1[1], s20 = l2[0], s21 = l2[1];
+        for (r = 0; r < n; r++)
+            for (j = part; j < p->padded; j += conv_lanes) {
+                const T *from = p->dy + r * p->padded + j;
+                const simd_vector *two = (const simd_vector *)(const void *)from;
+                const simd_vector *a = (const simd_vector *)(const void *)(x0 + r * step + j);
+                const simd_vector *b = (const simd_vector *)(const void *)(x1 + r * step + j);
+                const simd_vector *c = (const simd_vector *)(const void *)(x2 + r * step + j);
+                s00 = simd_fma(two[0], a[0], s00);
+                s01 = simd_fma(two[1], a[1], s01);
+                s10 = simd_fma(two[0], b[0], s10);
+                s11 = simd_fma(two[1], b[1], s11);
+                s20 = simd_fma(two[0], c[0], s20);
+                s21 = simd_fma(two[1], c[1], s21);
             }
-    return total;
+        l0[0] = s00, l0[1] = s01, l1[0] = s10, l1[1] = s11, l2[0] = s20, l2[1] = s21;
+    }
+}
+
+/* Adds a block of a plane to the sums of all taps. */
+static void simd_plane_block(const conv_shape *s, simd_plane_rows *p, const T *x, const T *dy,
+                             int row, int rows, int column, int columns, double *total)
+{
+    const int step = s->stride[1] * p->slab.width;
+    int t, from, l, k, r;
+    for (t = 0; t < s->taps; t += 3) {
+        const int *at = p->slab.at + t, n = s->taps - t < 3 ? s->taps - t : 3;
+        const T *x0 = p->slab.x + at[0], *x1 = n > 1 ? p->slab.x + at[1] : x0;
+        const T *x2 = n > 2 ? p->slab.x + at[2] : x0;
+        T lane[3 * conv_lanes] = {0};
+        for (from = 0; from < rows; from += p->fits) {
+            const int some = rows - from < p->fits ? rows - from : p->fits;
+            const T *own = dy + (row + from) * s->result[2] + column;
+            const int fills = t == 0 || rows > p->fits;
+            if (fills) simd_fill_slab(s, x, row + from, some, column, &p->slab);
+            for (r = 0; fills && r < some; r++)
+                simd_fill(own + r * s->result[2], columns, 0, 1, p->padded, p->dy + r * p->padded);
+            simd_plane_dots(p, x0, x1, x2, step, some, lane);
+        }
+        for (l = 0; l < conv_lanes; l++)
+            for (k = 0; k < n; k++) total[t + k] += (double)lane[k * conv_lanes + l];
+    }
+}
+
+static void conv_plane_weights(const T *x, const T *dy, T *dw, const int *shape, int rows,
+                               int columns)
+{
+    const conv_shape *s = (const conv_shape *)(const void *)shape;
+    const int x_step = s->groups * s->source_size,
+              dy_step = s->groups * s->results * s->result_size;
+    const int down = s->result[1], across = s->result[2];
+    simd_plane_rows p;
+    int c, n, t, i, j;
+    simd_plane_rows_of(s, rows, columns, &p);
+    for (c = 0; c < s->groups * s->results; c++, dy += s->result_size) {
+        const T *from = x + c / s->results * s->source_size;
+        double total[simd_taps];
+        for (t = 0; t < s->taps; t++) total[t] = 0;
+        for (n = 0; p.fits > 0 && n < s->images; n++)
+            for (i = 0; i < down; i += rows)
+                for (j = 0; j < across; j += columns)
+                    simd_plane_block(s, &p, from + n * x_step, dy + n * dy_step, i,
+                                     down - i < rows ? down - i : rows, j,
+                                     across - j < columns ? across - j : columns, total);
+        for (t = 0; t < s->taps; t++) {
+            const int tap[3] = {0, t / s->kernel[2], t % s->kernel[2]};
+            *dw++ = p.fits > 0 && total[t] == total[t]
+                        ? (T)total[t]
+                        : conv_plane_sum(s, from, x_step, dy, dy_step, tap, rows, columns);
+        }
+    }
 }

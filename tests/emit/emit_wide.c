@@ -1,5 +1,6 @@
 /* Gradients of larger values than the samples and random calls of ops have: rows of several ranges of terms,
- * several blocks of queries and keys, more channels than a block has, rows of images that vectors cut. */
+ * several blocks of queries and keys, more channels than a block has, rows of images that vectors cut, images with
+ * fewer pixels than a vector, and one with longer rows than a slab. */
 #include "emit_cases.h"
 
 #include <weft/autograd.h>
@@ -71,7 +72,8 @@ static void write_wide(weft_dtype dtype)
                                        .dilation = {1, 2},
                                        .pad_begin = {1, 3},
                                        .pad_end = {0, 2},
-                                       .groups = 4};
+                                       .groups = 4},
+                            pairs = {.groups = 2}, apart = {.stride = {3, 2}, .pad_end = {2, 1}};
     wide w = {.c = {.g = weft_graph_new(), .params = weft_params_new(), .vocab = 600},
               .dtype = dtype};
     weft_graph *g = w.c.g;
@@ -82,6 +84,10 @@ static void write_wide(weft_dtype dtype)
     add_conv(&w, WEFT_SHAPE(2, 4, 20, 37), WEFT_SHAPE(8, 1, 3, 3), &strided);
     add_conv(&w, WEFT_SHAPE(1, 4, 70, 70), WEFT_SHAPE(4, 1, 2, 3), &depthwise);
     add_conv(&w, WEFT_SHAPE(2, 18, 9, 9), WEFT_SHAPE(70, 18, 3, 3), &around);
+    add_conv(&w, WEFT_SHAPE(1, 2, 2, 5000), WEFT_SHAPE(2, 1, 1, 4), &pairs);
+    add_conv(&w, WEFT_SHAPE(7, 12, 2, 2), WEFT_SHAPE(10, 6, 1, 1), &pairs);
+    add_conv(&w, WEFT_SHAPE(5, 12, 3, 3), WEFT_SHAPE(10, 6, 2, 3), &pairs);
+    add_conv(&w, WEFT_SHAPE(3, 6, 7, 6), WEFT_SHAPE(9, 6, 3, 3), &apart);
     add_norms(&w);
     const weft_value logits = input(&w, dtype, WEFT_SHAPE(5, 600)),
                      classes = input(&w, WEFT_I32, WEFT_SHAPE(5));
