@@ -55,9 +55,10 @@ static emit_item *meaning(const emit_items *all, const char *name, size_t length
     emit_item *item = find(all, own);
     if (!item && dtype == EMIT_HALVES) {
         weft__text_format(own + length, 16, "%c", SECOND);
-        item = find(all, own);
+        emit_item *second = find(all, own);
         own[length] = 0;
-        if (!item) item = find(all, own);
+        item = find(all, own);
+        if (second && !item->halves) item = second;
         if (!item || !item->halves) return meaning(all, name, length, WEFT_F32, as);
     }
     own[length] = 0;

@@ -177,6 +177,21 @@ static void simd_weigh_back(const attention_sizes *z, const attention_block *b,
     }
 }
 
+/* The products [n, attention_queries] of keys and queries, times the scale. */
+static void simd_query_products(const attention_sizes *z, const T *k, const T *q, T scale, int n,
+                                int queries, T *p)
+{
+    simd_chain(k, z->k[1], 1, q, 1, z->q[1], scale, p, attention_queries, 1, n, queries, z->dim, 0);
+}
+
+/* The products [n, attention_queries] of values and the queries' dout. */
+static void simd_value_products(const attention_sizes *z, const T *v, const T *dout, int n,
+                                int queries, T *ds)
+{
+    simd_chain(v, z->v[1], 1, dout, 1, z->dout[1], 1, ds, attention_queries, 1, n, queries,
+               z->columns, 0);
+}
+
 /* n keys of one block: five products. */
 static void attention_back_keys(const attention_sizes *z, const attention_block *b,
                                 const attention_inputs *in, const T *delta, int key, int n, T *dq,
@@ -190,8 +205,8 @@ static void attention_back_keys(const attention_sizes *z, const attention_block 
     const int key_row = (b->batch * z->keys + key) * z->kv_heads + b->kv_head;
     const int each = attention_queries;
     T p[64 * attention_queries], ds[64 * attention_queries];
-    simd_chain(k, z->k[1], 1, q, 1, z->q[1], in->scale, p, each, 1, n, b->n, z->dim, 0);
-    simd_chain(v, z->v[1], 1, dout, 1, z->dout[1], 1, ds, each, 1, n, b->n, z->columns, 0);
+    simd_query_products(z, k, q, in->scale, n, b->n, p);
+    simd_value_products(z, v, dout, n, b->n, ds);
     simd_hide(z, b, in->mask, 0, b->n, key, n, p, each);
     simd_weigh_back(z, b, in, delta, key, n, p, ds);
     simd_chain(p, each, 1, dout, z->dout[1], 1, 1, dv + key_row * z->columns,

@@ -500,7 +500,7 @@ int main(int argc, char **argv)
     if (!bf16 && wanted("quantized", "--ops", argv + 2, argc - 2)) emit_write_quantized();
     if (wanted("odd", "--ops", argv + 2, argc - 2)) write_odd();
     if (argc == 3 && !strcmp(argv[2], "own")) write_own();
-    if (wanted("wide", "--ops", argv + 2, argc - 2)) emit_write_wide();
+    if (wanted("wide", "--ops", argv + 2, argc - 2)) emit_write_wide(bf16);
     fclose(calls);
     fclose(data);
     fprintf(driver, "\nint main(void)\n{\n"

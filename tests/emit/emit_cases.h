@@ -29,7 +29,7 @@ void emit_write_case(const test_case *c, int steps);
 /* emit_quantized.c: models with matrices of 8 and 4 bits. */
 void emit_write_quantized(void);
 
-/* emit_wide.c: gradients of larger values. */
-void emit_write_wide(void);
+/* emit_wide.c: gradients of larger values; see test_case.min_narrow. */
+void emit_write_wide(int64_t min_narrow);
 
 #endif

@@ -22,8 +22,8 @@ prepare()
         cross_entropy_grad sum mean prod max min variance logsumexp concat contiguous dropout bernoulli add_n softmax \
         log_softmax softmax_grad log_softmax_grad layer_norm rms_norm tanh where cast equal masked_fill odd \
         feed-forward encoder transformer gpt llama lstm mobilenet resnet >bf16.txt || fail "emit_cases --bf16"
-    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul sdpa sdpa_grad sum softmax layer_norm_grad add gpt lstm \
-        resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
+    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul sdpa sdpa_grad sum softmax layer_norm_grad add wide gpt \
+        lstm resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
 }
@@ -101,7 +101,7 @@ case_bf16_without_undefined_behaviour()
 
 case_bf16_with_vectors()
 {
-    cases_by bf16_simd 18 gcc -std=c99 -O2 -march=native "${warnings[@]}"
+    cases_by bf16_simd 19 gcc -std=c99 -O2 -march=native "${warnings[@]}"
 }
 
 case_bf16_of_a_program()

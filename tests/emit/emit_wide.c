@@ -1,6 +1,6 @@
 /* Gradients of larger values than the samples and random calls of ops have: rows of several ranges of terms,
  * several blocks of queries and keys, more channels than a block has, rows of images that vectors cut, images with
- * fewer pixels than a vector, and one with longer rows than a slab. */
+ * fewer pixels than a vector, and one with longer rows than a slab, and products of small numbers. */
 #include "emit_cases.h"
 
 #include <weft/autograd.h>
@@ -46,6 +46,18 @@ static void add_conv(wide *w, weft_shape image, weft_shape kernel, const weft_co
     add(w, weft_conv(w->c.g, xw[0], xw[1], WEFT_NO_VALUE, o), xw, 2);
 }
 
+/* A product of more rows, columns and terms than a block has, whose sums are about as small as the smallest
+ * normal number. */
+static void add_small_product(wide *w)
+{
+    const weft_value ab[] = {input(w, w->dtype, WEFT_SHAPE(40, 301)),
+                             input(w, w->dtype, WEFT_SHAPE(301, 70))};
+    add(w,
+        weft_matmul(w->c.g, weft_mul_scalar(w->c.g, ab[0], 0x1p-62),
+                    weft_mul_scalar(w->c.g, ab[1], 0x1p-62)),
+        ab, 2);
+}
+
 static void add_norms(wide *w)
 {
     weft_graph *g = w->c.g;
@@ -64,7 +76,7 @@ static void add_norms(wide *w)
     add(w, weft_log_softmax(g, rows[0], 0), rows, 1);
 }
 
-static void write_wide(weft_dtype dtype)
+static void write_wide(weft_dtype dtype, int64_t min_narrow)
 {
     const weft_conv_options around = {.pad_begin = {1, 1}, .pad_end = {1, 1}},
                             depthwise = {.pad_begin = {1, 1}, .pad_end = {1, 1}, .groups = 4},
@@ -74,7 +86,10 @@ static void write_wide(weft_dtype dtype)
                                        .pad_end = {0, 2},
                                        .groups = 4},
                             pairs = {.groups = 2}, apart = {.stride = {3, 2}, .pad_end = {2, 1}};
-    wide w = {.c = {.g = weft_graph_new(), .params = weft_params_new(), .vocab = 600},
+    wide w = {.c = {.g = weft_graph_new(),
+                    .params = weft_params_new(),
+                    .vocab = 600,
+                    .min_narrow = min_narrow},
               .dtype = dtype};
     weft_graph *g = w.c.g;
     snprintf(w.c.name, sizeof w.c.name, "wide_%s", weft_dtype_name(dtype));
@@ -88,6 +103,7 @@ static void write_wide(weft_dtype dtype)
     add_conv(&w, WEFT_SHAPE(7, 12, 2, 2), WEFT_SHAPE(10, 6, 1, 1), &pairs);
     add_conv(&w, WEFT_SHAPE(5, 12, 3, 3), WEFT_SHAPE(10, 6, 2, 3), &pairs);
     add_conv(&w, WEFT_SHAPE(3, 6, 7, 6), WEFT_SHAPE(9, 6, 3, 3), &apart);
+    add_small_product(&w);
     add_norms(&w);
     const weft_value logits = input(&w, dtype, WEFT_SHAPE(5, 600)),
                      classes = input(&w, WEFT_I32, WEFT_SHAPE(5));
@@ -102,8 +118,8 @@ static void write_wide(weft_dtype dtype)
     weft_graph_free(g);
 }
 
-void emit_write_wide(void)
+void emit_write_wide(int64_t min_narrow)
 {
-    write_wide(WEFT_F32);
-    write_wide(WEFT_F64);
+    write_wide(WEFT_F32, min_narrow);
+    if (!min_narrow) write_wide(WEFT_F64, 0);
 }
