@@ -28,7 +28,7 @@
  *     <weft/op.h>        writing an op               <weft/pass.h>      writing a pass
  *     <weft/parallel.h>  several processes           <weft/measure.h>   rates of this machine
  *     <weft/kernel.h>    writing a kernel            <weft/log.h>       what weft decides
- *     <weft/transform.h>  forward mode, Hessians
+ *     <weft/transform.h>  forward mode, Hessians    <weft/scan.h>      loops
  *     <weft/safetensors.h>  files tensor by tensor   <weft/export.h>    an op as nodes of ONNX
  *
  * The other libraries have <weft/inspect.h>, <weft/text.h>, <weft/models.h>, <weft/train.h>,
