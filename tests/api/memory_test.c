@@ -5,6 +5,7 @@
 #include "tests.h"
 
 #include <weft/parallel.h>
+#include <weft/scan.h>
 #include <weft/transform.h>
 #include "pipeline.h"
 #include "sharding.h"
@@ -297,6 +298,42 @@ static weft_status small_transforms(const char *path)
     return plan ? WEFT_OK : error.status;
 }
 
+/* A loop and its gradient, planned and run. */
+static weft_status small_loop(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new(), *b = weft_graph_new();
+    weft_session *s = NULL;
+    weft_plan *plan = NULL;
+    if (g && b) {
+        const weft_value h = weft_input(b, "h", WEFT_F32, WEFT_SHAPE(3));
+        const weft_value x = weft_input(b, "x", WEFT_F32, WEFT_SHAPE(3));
+        const weft_value next = weft_tanh(b, weft_mul(b, h, x));
+        const weft_value start = weft_input(g, "start", WEFT_F32, WEFT_SHAPE(3));
+        const weft_value xs = weft_input(g, "xs", WEFT_F32, WEFT_SHAPE(4, 3));
+        const weft_scan_body body = {
+            .graph = b, .n_carry = 1, .carry_in = &h, .carry_out = &next, .n_each = 1, .each = &x};
+        const weft_scan_inputs inputs = {.carry = &start, .each = &xs};
+        weft_value last = WEFT_NO_VALUE, targets[2] = {{0, 0}};
+        weft_input_default(g, start, 0.5);
+        weft_input_default(g, xs, 0.5);
+        weft_scan(g, &body, 4, &inputs, &last, NULL);
+        targets[1] = weft_sum(g, last, WEFT_ALL_AXES, false);
+        weft_grad(g, targets[1], &xs, 1, &targets[0]);
+        plan = weft_plan_new(g, targets, 2, NULL, &error);
+    } else {
+        error.status = WEFT_NO_MEMORY;
+    }
+    if (plan) s = weft_session_new(plan, NULL, NULL, &error);
+    if (s) weft_session_run(s, &error);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(b);
+    weft_graph_free(g);
+    return error.status;
+}
+
 /* The update of process 1 of 2 with parts of a model, and piece 0 of 2 of its parameters, planned.
  */
 static weft_status small_split(const char *path)
@@ -506,6 +543,11 @@ static void test_failing_transforms(void)
     test_fail_all(small_transforms);
 }
 
+static void test_failing_loop(void)
+{
+    test_fail_all(small_loop);
+}
+
 static void test_failing_scores(void)
 {
     test_fail_all(small_score);
@@ -517,6 +559,7 @@ void memory_tests(void)
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
     CU_add_test(suite, "every allocation of transforms fails once", test_failing_transforms);
+    CU_add_test(suite, "every allocation of a loop fails once", test_failing_loop);
     CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
     CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
     CU_add_test(suite, "every allocation of a split model's step fails once", test_failing_split);

@@ -13,6 +13,7 @@
 #include <weft/pass.h>
 #include <weft/report.h>
 #include <weft/saved.h>
+#include <weft/scan.h>
 #include <weft/text.h>
 #include <weft/transform.h>
 #ifdef WEFT_HAVE_TOKENIZERS
