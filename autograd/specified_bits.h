@@ -90,6 +90,8 @@ static const struct {
     {"conv_grad_weight", 0x5ae21b81d41d940bu},
     {"conv_rows", 0x4c47b66b77d4155au},
     {"conv_rows_depthwise", 0x01b3f3259bd4f5e0u},
+    {"winograd_weights", 0x001c3d5c36c43374u},
+    {"conv_winograd", 0x703c059cd60d1d2eu},
     {"max_pool", 0x714e7b31ee202e44u},
     {"average_pool", 0x4ab5c125472714f9u},
     {"softmax", 0xf4aeb8a4977a2343u},

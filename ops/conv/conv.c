@@ -446,7 +446,8 @@ CONV_OP(conv, "x w bias",
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
         .max_in = 3, .block = block_conv, .batch = batch_conv, .onnx = onnx_conv,
-        .source = weft__conv_source, PASSES(&weft__pass_fold_conv, &weft__pass_channels_last))
+        .source = weft__conv_source,
+        PASSES(&weft__pass_fold_conv, &weft__pass_channels_last, &weft__pass_winograd))
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",

@@ -175,3 +175,25 @@ void weft__conv_source_rows(weft_source *s, const char *function)
     if (fits(s, z.out, z.stride, z.kernel, z.dilation, z.begin, 2))
         weft_source_call_of(s, function, args, 8);
 }
+
+/* A winograd_shape of emit/plain/winograd.h. */
+void weft__conv_source_winograd(weft_source *s)
+{
+    const conv_rows_attr *a = s->attr;
+    const weft_shape *x = &s->in[0].shape, *y = &s->out[0].shape;
+    const int64_t sizes[] = {x->dim[0],           x->dim[1],
+                             x->dim[2],           y->dim[1],
+                             y->dim[2],           x->dim[3],
+                             a->columns,          a->pad_begin.dim[0],
+                             a->pad_begin.dim[1], s->in[1].shape.dim[1] == 16 ? 2 : 4};
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    s->n_in > 2 ? WEFT_ARG_IN(2) : WEFT_ARG_NONE,
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INTS(sizes, sizeof sizes / sizeof *sizes),
+                                    WEFT_ARG_INT(a->bounded),
+                                    WEFT_ARG_NUMBER(a->bounded ? a->low : 0),
+                                    WEFT_ARG_NUMBER(a->bounded ? a->high : 0)};
+    if (fits(s, y->dim + 1, a->stride.dim, a->kernel.dim, a->dilation.dim, a->pad_begin.dim, 2))
+        weft_source_call_of(s, "conv_winograd", args, 8);
+}

@@ -11,5 +11,6 @@ void weft__conv_source_weight(weft_source *s);
 void weft__conv_source_max_pool(weft_source *s);
 /* Of conv_rows and conv_rows_depthwise, whose functions have the ops' names. */
 void weft__conv_source_rows(weft_source *s, const char *function);
+void weft__conv_source_winograd(weft_source *s);
 
 #endif

@@ -10,19 +10,13 @@
 #define WEFT_OPS_KERNELS_PANEL_KERNEL_H
 
 #include "gemm_kernel.h"
-
-#define PANEL 32 /* columns */
+#include "panel.h"
 
 /* ---- Tiles, from shapes alone ---- */
 
 #define PANEL_TILES     16  /* wanted */
 #define PANEL_ROWS      200 /* of a tile: GEMM_DEPTH columns of them fit the second-level cache */
 #define PANEL_MIN_FLOPS 1e6 /* of a tile */
-
-static inline int64_t panel_count(int64_t columns)
-{
-    return ceil_div(columns, PANEL);
-}
 
 typedef struct panel_tiles {
     int64_t tiles_m, tiles_n, tile_n;

@@ -9,7 +9,7 @@
  * inside the permutations, so that no data are moved. A node with an image of the other layout is
  * left alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
 #include "conv/conv_path.h"
-#include "conv/conv_rows.h"
+#include "conv/winograd.h"
 #include "matmul/gemm.h"
 #include "matmul/panels.h"
 #include "../passes.h"
@@ -133,7 +133,9 @@ static bool visit_bounds(weft_rewrite *r)
     if (view.n_in != 1 || !is_last(g, r->in[0]) || !terms_one_reader(r, r->node.in[0]))
         return false;
     const weft_node_info conv = terms_producer(g, weft_value_from_id(g, view.in[0]));
-    if (conv.op != &weft_op_conv_rows && conv.op != &weft_op_conv_rows_depthwise) return false;
+    if (conv.op != &weft_op_conv_rows && conv.op != &weft_op_conv_rows_depthwise &&
+        conv.op != &weft_op_conv_winograd)
+        return false;
     conv_rows_attr a = *(const conv_rows_attr *)conv.attr;
     const double *bounds = r->node.attr; /* of clamp: low, high */
     if (a.bounded) return false;

@@ -48,7 +48,8 @@ typedef struct exact_reference {
     X(update, dtype)                                                                               \
     X(attention, dtype)                                                                            \
     X(conv, dtype)                                                                                 \
-    X(conv_weight, dtype) X(conv_rows, dtype) X(quantized, dtype) X(random, dtype) X(ctc, dtype)
+    X(conv_weight, dtype)                                                                          \
+    X(conv_rows, dtype) X(winograd, dtype) X(quantized, dtype) X(random, dtype) X(ctc, dtype)
 #define EXACT_DECLARE(name, dtype) extern const exact_reference exact_##name##_##dtype[];
 EXACT_TABLES(EXACT_DECLARE, f32)
 EXACT_TABLES(EXACT_DECLARE, f64)

@@ -141,6 +141,35 @@ static void draw_conv_rows(exact_case *c)
     if (exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(attr.columns));
 }
 
+static void draw_winograd_weights(exact_case *c)
+{
+    const int64_t tile = exact_one_of(c, 2) ? 2 : 4;
+    memcpy(c->attr.bytes, &tile, sizeof tile);
+    exact_dense(c, WEFT_SHAPE(exact_between(c, 1, 70), exact_between(c, 1, 20), 3, 3));
+}
+
+static void draw_winograd(exact_case *c)
+{
+    const bool wide = exact_one_of(c, 20), deep = exact_one_of(c, 4);
+    const int64_t channels = exact_between(c, 1, deep ? 300 : 40), most = deep ? 8 : 20;
+    conv_rows_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.kernel = WEFT_SHAPE(3, 3);
+    attr.stride = attr.dilation = WEFT_SHAPE(1, 1);
+    attr.pad_begin = WEFT_SHAPE(exact_between(c, 0, 2), exact_between(c, 0, 2));
+    attr.pad_end = WEFT_SHAPE(exact_between(c, 0, 2), exact_between(c, 0, 2));
+    attr.columns = exact_between(c, 1, 70);
+    attr.bounded = exact_one_of(c, 2);
+    attr.low = exact_one_of(c, 2) ? 0 : -1;
+    attr.high = exact_one_of(c, 2) ? (double)INFINITY : 1;
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    exact_dense(c, WEFT_SHAPE(exact_between(c, 1, 3), exact_between(c, 3, most),
+                              exact_between(c, 3, wide ? 700 : most), channels));
+    exact_dense(c,
+                WEFT_SHAPE((attr.columns + 31) / 32, exact_one_of(c, 2) ? 16 : 36, channels, 32));
+    if (exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(attr.columns));
+}
+
 const exact_op exact_conv_ops[] = {
     {"conv", draw_conv},
     {"conv_grad_input", draw_conv},
@@ -148,5 +177,7 @@ const exact_op exact_conv_ops[] = {
     {"max_pool", draw_pool},
     {"conv_rows", draw_conv_rows},
     {"conv_rows_depthwise", draw_conv_rows},
+    {"winograd_weights", draw_winograd_weights},
+    {"conv_winograd", draw_winograd},
     {NULL, NULL},
 };

@@ -30,6 +30,7 @@ static const struct {
     {"fold", NOTHING, NULL},
     {"attention", BITS, "an online softmax instead of products and a softmax"},
     {"channels_last", BITS, "sums over an image add along other strides"},
+    {"winograd", BITS, "Winograd's method rounds the transforms of images and weights"},
     {"pack_weights", BITS, "a chain where the product would be by dots"},
     {"precision", BITS, "values are rounded to bf16"},
     {"recompute", NOTHING, NULL},
@@ -124,9 +125,18 @@ static void convolutions(pass_case *c)
                  weft_reshape(g, parameter(c, "scale", WEFT_SHAPE(40)), WEFT_SHAPE(40, 1, 1)));
     x = weft_relu(g, weft_add(g, x, parameter(c, "shift", WEFT_SHAPE(40, 1, 1))));
     target(c, weft_conv(g, x, parameter(c, "w2", WEFT_SHAPE(40, 1, 3, 3)), WEFT_NO_VALUE, &wise));
-    x = weft_conv(g, x, parameter(c, "w3", WEFT_SHAPE(33, 40, 3, 3)), WEFT_NO_VALUE, &pad);
+    x = weft_conv(g, x, parameter(c, "w3", WEFT_SHAPE(33, 40, 1, 1)), WEFT_NO_VALUE, NULL);
     target(c, weft_max_pool(g, x, &(weft_pool_options){.kernel = {2, 2}, .stride = {2, 2}}, NULL));
     target(c, weft_mean(g, x, WEFT_AXES(2, 3), false));
+    c->options.fixed_states = true;
+}
+
+/* As many channels as Winograd's method needs to pay. */
+static void wide_convolution(pass_case *c)
+{
+    const weft_value x = input(c, "x", WEFT_SHAPE(1, 64, 12, 12));
+    target(c, weft_conv(c->graph, x, parameter(c, "w", WEFT_SHAPE(64, 64, 3, 3)), WEFT_NO_VALUE,
+                        &(weft_conv_options){.pad_begin = {1, 1}, .pad_end = {1, 1}}));
     c->options.fixed_states = true;
 }
 
@@ -184,6 +194,7 @@ static const struct {
     {"dropouts", dropouts},
     {"attention", attention},
     {"convolutions", convolutions},
+    {"wide convolution", wide_convolution},
     {"fixed products", fixed_products},
     {"narrow", narrow},
 };

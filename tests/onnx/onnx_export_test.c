@@ -17,7 +17,8 @@
 /* Ops without a form in ONNX, and those whose first output only has one. */
 static const char without_form[] =
     " input state constant group panels matmul_panels matmul_quantized embedding_quantized "
-    "narrow_rows widen_rows conv_grad_weight conv_rows conv_rows_depthwise slice_scatter "
+    "narrow_rows widen_rows conv_grad_weight conv_rows conv_rows_depthwise winograd_weights "
+    "conv_winograd slice_scatter "
     "embedding_bag embedding_grad matmul_quantized_grad suppress global_norm ctc "
     "bitcast square_sums root_of_sum require_finite assign blend cache_write "
     "cache_reorder sgd_update momentum_update adam_update exchange_start exchange_wait "

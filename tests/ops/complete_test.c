@@ -27,7 +27,8 @@ static const exemption without_builder[] = {
      "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
      "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight batch_norm_grad prod_grad "
      "ctc_grad matmul_quantized_grad"},
-    {"passes make it of another op", "conv_rows conv_rows_depthwise"},
+    {"passes make it of another op",
+     "conv_rows conv_rows_depthwise winograd_weights conv_winograd"},
     {"declared in weft/parallel.h", "exchange_start exchange_wait " COLLECTIVES},
     {NULL, NULL},
 };
@@ -75,6 +76,7 @@ static const exemption without_golden[] = {
     {"the suite conv compares it with its definition",
      "conv conv_grad_input conv_grad_weight max_pool average_pool"},
     {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},
+    {"the suite winograd compares it with conv", "winograd_weights conv_winograd"},
     {"the suite quantize compares it with its definition",
      "matmul_quantized matmul_quantized_grad embedding_quantized"},
     {"ONNX's cases of GridSample and RoiAlign check it", "embedding_bag"},

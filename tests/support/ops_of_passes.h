@@ -9,6 +9,8 @@
     {"matmul_panels", "a product with panels, which passes make"},           \
     {"conv_rows", "a convolution that passes make"},                         \
     {"conv_rows_depthwise", "a convolution that passes make"},               \
+    {"winograd_weights", "a part of a convolution that passes make"},        \
+    {"conv_winograd", "a convolution that passes make"},                     \
     {"square_sums", "a part of the norm of gradients"},                      \
     {"root_of_sum", "a part of the norm of gradients"},                      \
     {"require_finite", "guards what updates read"},                          \

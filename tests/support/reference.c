@@ -4,7 +4,8 @@
 #include "reference_data.h"
 
 static const reference *const tables[] = {references_elementwise, references_reduce,
-                                          references_shape, references_training, references_conv};
+                                          references_shape,       references_training,
+                                          references_conv,        references_winograd};
 
 reference_function *reference_find(const char *op)
 {

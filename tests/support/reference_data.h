@@ -17,7 +17,7 @@ typedef struct reference {
     reference_function *compute;
 } reference;
 extern const reference references_elementwise[], references_reduce[], references_shape[],
-    references_training[], references_conv[];
+    references_training[], references_conv[], references_winograd[];
 
 #define REFERENCE(name)                                                                            \
     static void ref_##name(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out)
