@@ -29,38 +29,55 @@ static void quantized_block(const T *x, int whole, int8_t *q, T *scale, int32_t 
     *scale = whole ? 1 : !finite ? (T)NAN : zero ? 0 : max / 127;
 }
 
-/* y [m, n] of x [m, k] and w [n, k]. `space` has room for a row of x. */
-static void matmul_quantized(const T *x, const uint8_t *w, const T *scale, const uint8_t *zero,
-                             const T *minimum, T *y, double *space, int m, int n, int k, int bits,
-                             int group, int whole)
+/* The sum of the products of 32 numbers, which are in `row`, and q. */
+static int32_t quantized_dot(const int8_t *q, const uint8_t *row, int bits)
+{
+    int32_t dot = 0;
+    int c;
+    for (c = 0; c < 32; c++) dot += q[c] * quantized_number(row, bits, c);
+    return dot;
+}
+
+/* y [n] of x [k] and w [n, k]. `space` has room for x. */
+static void quantized_row(const T *x, const uint8_t *w, const T *scale, const uint8_t *zero,
+                          const T *minimum, T *y, double *space, int n, int k, int bits, int group,
+                          int whole)
 {
     const int blocks = k / 32, groups = k / group;
     T *x_scale = (T *)(void *)space;
     int32_t *x_sum = (int32_t *)(void *)(x_scale + blocks);
     int8_t *q = (int8_t *)(x_sum + blocks);
-    int i, j, b, c;
-    for (i = 0; i < m; i++, x += k, y += n) {
-        for (b = 0; b < blocks; b++)
-            quantized_block(x + b * 32, whole, q + b * 32, x_scale + b, x_sum + b);
-        for (j = 0; j < n; j++) {
-            const uint8_t *row = w + j * (k / 8 * bits);
-            T lane[8] = {0};
-            for (b = 0; b < blocks; b++) {
-                const int g = j * groups + b * 32 / group;
-                const T by = x_scale[b] * scale[g];
-                int32_t dot = 0;
-                for (c = b * 32; c < b * 32 + 32; c++) dot += q[c] * quantized_number(row, bits, c);
-                if (minimum) {
-                    const T products = by * (T)dot, least = x_scale[b] * minimum[g];
-                    lane[b % 8] += products + least * (T)x_sum[b];
-                } else {
-                    lane[b % 8] += by * (T)(dot - zero[g] * x_sum[b]);
-                }
+    int j, b;
+    for (b = 0; b < blocks; b++)
+        quantized_block(x + b * 32, whole, q + b * 32, x_scale + b, x_sum + b);
+    for (j = 0; j < n; j++) {
+        const uint8_t *row = w + j * (k / 8 * bits);
+        T lane[8] = {0};
+        for (b = 0; b < blocks; b++) {
+            const int g = j * groups + b * 32 / group;
+            const int32_t dot = quantized_dot(q + b * 32, row + b * 4 * bits, bits);
+            const T by = x_scale[b] * scale[g];
+            if (minimum) {
+                const T products = by * (T)dot, least = x_scale[b] * minimum[g];
+                lane[b % 8] += products + least * (T)x_sum[b];
+            } else {
+                lane[b % 8] += by * (T)(dot - zero[g] * x_sum[b]);
             }
-            y[j] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-                   ((lane[1] + lane[5]) + (lane[3] + lane[7]));
         }
+        y[j] = ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
+               ((lane[1] + lane[5]) + (lane[3] + lane[7]));
     }
+}
+
+/* y [m, n] of x [m, k] and w [n, k]. `space` has room for a row of x. */
+static void matmul_quantized(const T *x, const uint8_t *w, const T *scale, const uint8_t *zero,
+                             const T *minimum, T *y, double *space, int m, int n, int k, int bits,
+                             int group, int whole)
+{
+    int i;
+    for (i = 0; i < m; i++)
+        quantized_row(x + i * k, w, scale, zero, minimum, y + i * n, space, n, k, bits, group,
+                      whole);
 }
 
 /* 32 elements of row j of a matrix [., k], from `from` on. */

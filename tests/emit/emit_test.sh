@@ -16,7 +16,7 @@ prepare()
     "$build/tests/emit_cases" some transformer mobilenet lstm >some.txt || fail "emit_cases some"
     "$build/tests/emit_cases" simd --simd matmul conv conv_grad_input conv_grad_weight sdpa sdpa_grad softmax \
         layer_norm layer_norm_grad batch_norm batch_norm_grad cross_entropy log_softmax softmax_grad add_n variance tanh \
-        add sum adam_update odd wide transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
+        add sum adam_update odd wide quantized matmul_quantized matmul_whole transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
     # Ops that have functions for bf16, some that are written around them, and models.
     "$build/tests/emit_cases" bf16 --bf16 matmul sdpa sdpa_grad layer_norm_grad rms_norm_grad cross_entropy \
         cross_entropy_grad sum mean prod max min variance logsumexp concat contiguous dropout bernoulli add_n softmax \
