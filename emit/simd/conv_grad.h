@@ -117,26 +117,29 @@ static void simd_weights_piece(const conv_shape *s, simd_weights *k, const int *
     simd_weights_flush(s, k, adds);
 }
 
-static void simd_weights_sum(const conv_shape *s, simd_weights *k, const int *tap, int chunk,
-                             int piece)
+/* The sums of `rows` channels of the result, [rows, simd_width]. */
+static const T *simd_weights_sum(const conv_shape *s, simd_weights *k, const int *tap, int chunk,
+                                 int piece)
 {
-    const int pixels = s->images * s->result_size;
+    const int pixels = s->images * s->result_size, one = pixels <= chunk;
     int begin, from, j;
     k->image = k->pixel = k->place[0] = k->place[1] = k->place[2] = k->terms = 0;
-    for (j = 0; j < simd_results * simd_width; j++) k->total[j] = k->part[j] = 0;
+    for (j = 0; (!one || !pixels) && j < simd_results * simd_width; j++)
+        k->total[j] = k->part[j] = 0;
     for (begin = 0; begin < pixels; begin += chunk) {
         const int end = pixels - begin < chunk ? pixels : begin + chunk;
         for (from = begin; from < end; from += piece)
             simd_weights_piece(s, k, tap, end - from < piece ? end - from : piece, from > begin);
-        for (j = 0; j < simd_results * simd_width; j++)
-            k->total[j] = chunk < pixels ? k->total[j] + k->part[j] : k->part[j];
+        for (j = 0; !one && j < simd_results * simd_width; j++) k->total[j] += k->part[j];
     }
+    return one ? k->part : k->total;
 }
 
 static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int chunk, int piece)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     simd_weights k;
+    const T *sum;
     int g, r, c, t, i, j;
     k.x_step = s->groups * s->channels * s->source_size;
     k.dy_step = s->groups * s->results * s->result_size;
@@ -150,11 +153,11 @@ static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int c
                     k.columns = s->channels - c < simd_width ? s->channels - c : simd_width;
                     k.x = x + (g * s->channels + c) * s->source_size;
                     k.dy = dy + (g * s->results + r) * s->result_size;
-                    simd_weights_sum(s, &k, tap, chunk, piece);
+                    sum = simd_weights_sum(s, &k, tap, chunk, piece);
                     for (i = 0; i < k.rows; i++)
                         for (j = 0; j < k.columns; j++)
                             dw[((r + i) * s->channels + c + j) * s->taps + t] =
-                                k.total[i * simd_width + j];
+                                sum[i * simd_width + j];
                 }
         }
 }

@@ -53,28 +53,29 @@ static void simd_pack(const T *b, int bk, int bj, T factor, T *y, int depth, int
 }
 
 /* See matmul_chain. Columns of C are `cj` apart, elements of B are multiplied by a factor first, and the
- * product is added to C if `adds` is set. */
+ * product is added to C if `adds` is set. Where C is much larger than what is read of B, it is written row by row. */
 static void simd_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T factor, T *c,
                        int ci, int cj, int m, int n, int k, int adds)
 {
     T panel[128 * simd_width];
-    int at[128], from = 0, i, j, l;
+    int at[128], from = 0, p, q, l;
     do {
         const int depth = k - from < 128 ? k - from : 128;
+        const int by_rows = bj == 1 && factor == 1 && n >= 8 * simd_width && depth * n <= 4096;
         for (l = 0; l < depth; l++) at[l] = l * ak;
-        for (j = 0; j < n; j += simd_width) {
-            const int columns = n - j < simd_width ? n - j : simd_width;
-            const int packs = bj != 1 || columns < simd_width || factor != 1;
-            const T *first = b + from * bk + j * bj;
-            if (packs) simd_pack(first, bk, bj, factor, panel, depth, columns);
-            for (i = 0; i < m; i += 4) {
-                const int rows = m - i < 4 ? m - i : 4;
+        for (p = 0; p < (by_rows ? m : n); p += by_rows ? 4 : simd_width)
+            for (q = 0; q < (by_rows ? n : m); q += by_rows ? simd_width : 4) {
+                const int i = by_rows ? p : q, j = by_rows ? q : p, rows = m - i < 4 ? m - i : 4;
+                const int columns = n - j < simd_width ? n - j : simd_width;
+                const int packs = bj != 1 || columns < simd_width || factor != 1;
+                const T *first = b + from * bk + j * bj;
                 T sum[4 * simd_width] = {0};
+                if (packs && (by_rows || i == 0))
+                    simd_pack(first, bk, bj, factor, panel, depth, columns);
                 simd_block(a + i * ai + from * ak, ai, at, packs ? panel : first,
                            packs ? simd_width : bk, rows, depth, sum);
                 simd_store(sum, c + i * ci + j * cj, ci, cj, rows, columns, adds || from);
             }
-        }
         from += 128;
     } while (from < k);
 }
