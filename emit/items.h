@@ -7,7 +7,8 @@
  * (vm_exp for vm_exp_f32).
  *
  * EMIT_HALVES is f32, but an item NAME_halves replaces NAME, also in the items that need NAME. Of two
- * texts under one name it takes the second, and all else the first. */
+ * texts under one name, all take the first, but EMIT_HALVES the second where no NAME_halves replaces a
+ * name in the first. */
 #ifndef WEFT_EMIT_ITEMS_H
 #define WEFT_EMIT_ITEMS_H
 

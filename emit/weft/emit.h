@@ -30,8 +30,9 @@ typedef bool (*weft_emit_write)(void *context, bool header, const char *text, si
 typedef enum weft_emit_kernels {
     WEFT_EMIT_PLAIN, /* small: loops over one element at a time */
     WEFT_EMIT_SIMD /* fast on application processors: several elements side by side in the vectors of
-                        gcc and clang; up to 48 KB of stack, 72 KB with bf16. Needs fused multiply-adds (x86-64:
-                        -march=haswell or -march=native; AArch64) to be faster than plain */
+                        gcc and clang; up to 48 KB of stack, 72 KB with bf16. Needs fused
+                        multiply-adds (x86-64: -march=haswell or -march=native; AArch64) to be faster
+                        than plain */
 } weft_emit_kernels;
 
 /* The memory of one model: NAME_ARENA_BYTES and NAME_STATE_BYTES. */
