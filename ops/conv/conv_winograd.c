@@ -13,7 +13,7 @@
 
 /* Tiles of a task: about as many as have INPUT elements transformed, and a count between these. */
 #define INPUT    (128 << 10)
-#define MIN_ROWS 12
+#define MIN_ROWS 16
 #define MAX_ROWS 96
 /* Rows that lie a multiple of CONFLICT elements apart evict each other from the cache. */
 #define CONFLICT 256
