@@ -51,6 +51,9 @@ int weft__executor_threads(const weft_plan *plan, int threads);
  * fault. */
 weft_status weft__executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                                weft_error *error);
+/* Runs a fused step, or a head whose op has no blocks of its own, on one block of its outputs
+ * (blocks.c). */
+void weft__run_block(const executor *e, const plan_step *step, const weft_block *b);
 /* Runs one step on the calling thread. */
 void weft__executor_run_step(const executor *e, uint32_t index);
 static inline void executor_clear_progress(executor *e, uint32_t begin, uint32_t end)
