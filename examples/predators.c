@@ -62,15 +62,16 @@ static state slope_at(weft_graph *g, state u, const weft_value rate[4])
     const weft_value xy = weft_mul(g, u.x, u.y);
     const weft_value born = weft_mul(g, rate[0], u.x), eaten = weft_mul(g, rate[1], xy);
     const weft_value grown = weft_mul(g, rate[2], xy), died = weft_mul(g, rate[3], u.y);
-    const state du = {weft_sub(g, born, eaten), weft_sub(g, grown, died)};
-    return du;
+    u.x = weft_sub(g, born, eaten);
+    u.y = weft_sub(g, grown, died);
+    return u;
 }
 
 static state moved(weft_graph *g, state u, state du, double by)
 {
-    const state to = {weft_add(g, u.x, weft_mul_scalar(g, du.x, by)),
-                      weft_add(g, u.y, weft_mul_scalar(g, du.y, by))};
-    return to;
+    u.x = weft_add(g, u.x, weft_mul_scalar(g, du.x, by));
+    u.y = weft_add(g, u.y, weft_mul_scalar(g, du.y, by));
+    return u;
 }
 
 static state runge_kutta(weft_graph *g, state u, const weft_value rate[4])
@@ -86,13 +87,12 @@ static state runge_kutta(weft_graph *g, state u, const weft_value rate[4])
 static void solve(weft_graph *g, const weft_value start[2], weft_value rates, weft_value path[2])
 {
     weft_graph *b = weft_graph_new();
-    const weft_value in[] = {weft_input(b, "x", WEFT_F32, WEFT_SHAPE(TRACKS)),
-                             weft_input(b, "y", WEFT_F32, WEFT_SHAPE(TRACKS)),
-                             weft_input(b, "rates", WEFT_F32, WEFT_SHAPE(4))};
-    const state u = {in[0], in[1]};
+    const weft_value x = weft_input(b, "x", WEFT_F32, WEFT_SHAPE(TRACKS));
+    const weft_value y = weft_input(b, "y", WEFT_F32, WEFT_SHAPE(TRACKS));
+    const weft_value all = weft_input(b, "rates", WEFT_F32, WEFT_SHAPE(4)), in[] = {x, y};
     weft_value rate[4];
-    weft_chunk(b, in[2], 0, 4, rate);
-    const state next = runge_kutta(b, u, rate);
+    weft_chunk(b, all, 0, 4, rate);
+    const state u = {x, y}, next = runge_kutta(b, u, rate);
     const weft_value out[] = {next.x, next.y};
     weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
     body.graph = b;
@@ -100,7 +100,7 @@ static void solve(weft_graph *g, const weft_value start[2], weft_value rates, we
     body.carry_in = in;
     body.carry_out = body.out = out;
     body.n_shared = 1;
-    body.shared = &in[2];
+    body.shared = &all;
     const weft_scan_inputs inputs = {start, NULL, &rates};
     weft_scan(g, &body, STEPS, &inputs, NULL, path);
     weft_graph_free(b);
