@@ -38,6 +38,13 @@ static inline int64_t quantized_row_bytes(int64_t k, int64_t element, bool minim
     return ceil_div(quantized_chunks(k) * QUANTIZED_LANES * each, 64) * 64;
 }
 
+/* Bytes of as many of m rows of x as are multiplied at once, in 16 bits. */
+static inline int64_t quantized_words_bytes(int64_t m, int64_t k, int bits)
+{
+    const int64_t rows = m < QUANTIZED_ROWS ? m : QUANTIZED_ROWS;
+    return bits == 8 ? rows * quantized_chunks(k) * QUANTIZED_CHUNK * (int64_t)sizeof(int16_t) : 0;
+}
+
 #ifdef WEFT_KERNEL_ISA
 
 #if defined(__AVX2__)

@@ -57,16 +57,10 @@ static inline weft_block block_at(const product *p, int64_t tile)
     return b;
 }
 
-/* Bytes of a thread's workspace: for a row of weights; for rows of x in 16 bits. */
+/* Bytes of a thread's workspace for a row of weights. Those for rows of x in 16 bits follow. */
 static inline int64_t row_bytes(const product *p, int64_t element)
 {
     return quantized_row_bytes(p->k, element, p->minima);
-}
-
-static inline int64_t words_bytes(const product *p)
-{
-    const int64_t rows = p->m < QUANTIZED_ROWS ? p->m : QUANTIZED_ROWS;
-    return p->bits == 8 ? rows * p->chunks * QUANTIZED_CHUNK * (int64_t)sizeof(int16_t) : 0;
 }
 
 /* Rows that a tile of embedding_quantized looks up. */
@@ -148,7 +142,8 @@ static void multiply_panels(const weft_call *call, const product *p, const quant
                             const quantized_matrix *m, bool vnni, weft_block *b)
 {
 #if defined(__AVX2__)
-    char *space = (char *)weft_call_workspace(call) + row_bytes(p, sizeof(T)) + words_bytes(p);
+    char *space = (char *)weft_call_workspace(call) + row_bytes(p, sizeof(T)) +
+                  quantized_words_bytes(p->m, p->k, p->bits);
     const quantized_panel panel = quantized_panel_at(space, m->blocks, p->chunks);
     const int64_t end = b->row + b->rows, tall = b->rows / QUANTIZED_ROWS * QUANTIZED_ROWS;
     for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
@@ -263,7 +258,7 @@ static size_t workspace_quantized(const weft_call *call)
     const product p = product_of(call);
     const int64_t element = (int64_t)weft_dtype_bytes(call->out[0].dtype);
     const bool panels = p.m >= QUANTIZED_MIN_ROWS && p.n >= QUANTIZED_COLUMNS;
-    return (size_t)(row_bytes(&p, element) + words_bytes(&p) +
+    return (size_t)(row_bytes(&p, element) + quantized_words_bytes(p.m, p.k, p.bits) +
                     (panels ? quantized_panel_bytes(p.k, element) : 0));
 }
 
