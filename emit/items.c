@@ -58,7 +58,7 @@ static emit_item *meaning(const emit_items *all, const char *name, size_t length
         emit_item *second = find(all, own);
         own[length] = 0;
         item = find(all, own);
-        if (second && !item->halves) item = second;
+        if (second && (!item || !item->halves)) item = second;
         if (!item || !item->halves) return meaning(all, name, length, WEFT_F32, as);
     }
     own[length] = 0;

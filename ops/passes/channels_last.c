@@ -13,6 +13,7 @@
 #include "matmul/gemm.h"
 #include "matmul/panels.h"
 #include "../passes.h"
+#include "images.h"
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -27,17 +28,6 @@ extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat, weft_op_rel
 
 /* ---- Layouts ---- */
 
-/* As a view: [images, height, width, channels] from [images, channels, height, width], and back. */
-static weft_value to_last(weft_graph *g, weft_value x)
-{
-    return weft_permute(g, x, (weft_axes){4, {0, 2, 3, 1}});
-}
-
-static weft_value to_first(weft_graph *g, weft_value x)
-{
-    return weft_permute(g, x, (weft_axes){4, {0, 3, 1, 2}});
-}
-
 /* Do the channels of an image lie innermost? */
 static bool is_last(const weft_graph *g, weft_value x)
 {
@@ -51,19 +41,11 @@ static bool is_last(const weft_graph *g, weft_value x)
 
 /* ---- Convolutions ---- */
 
-static weft_shape last_two(weft_shape s)
-{
-    return (weft_shape){2, {s.dim[s.rank - 2], s.dim[s.rank - 1]}};
-}
-
 /* The weights without the taps that lie in the padding in all windows; `a` becomes the attribute of
  * the smaller kernel. */
 static weft_value used_weights(const weft_rewrite *r, conv_rows_attr *a)
 {
-    const weft_value y = weft_value_from_id(r->source, r->node.first_out);
-    const weft_shape shape[3] = {weft_shape_of(r->graph, r->in[0]),
-                                 weft_shape_of(r->graph, r->in[1]), weft_shape_of(r->source, y)};
-    const conv_sizes z = conv_sizes_of(r->node.attr, &shape[0], &shape[1], &shape[2]);
+    const conv_sizes z = images_conv_sizes(r);
     weft_value w = r->in[1];
     for (int d = 0; d < 2; d++) {
         int64_t first, n;
@@ -83,10 +65,7 @@ static weft_value used_weights(const weft_rewrite *r, conv_rows_attr *a)
 /* Whether the sums stay the same: those over planes are not cut, those of products are. */
 static bool keeps_sums(const weft_rewrite *r, bool depthwise)
 {
-    const weft_value y = weft_value_from_id(r->source, r->node.first_out);
-    const weft_shape shape[3] = {weft_shape_of(r->graph, r->in[0]),
-                                 weft_shape_of(r->graph, r->in[1]), weft_shape_of(r->source, y)};
-    const conv_sizes z = conv_sizes_of(r->node.attr, &shape[0], &shape[1], &shape[2]);
+    const conv_sizes z = images_conv_sizes(r);
     const bool planes = weft__conv_path_of(&z, false) == CONV_BY_PLANES;
     return planes == depthwise || z.in_channels * z.taps <= CHAIN;
 }
@@ -101,13 +80,8 @@ static bool visit_conv(weft_rewrite *r)
         return false;
     const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
     if ((a->groups != 1 && !depthwise) || !keeps_sums(r, depthwise)) return false;
-    conv_rows_attr attr = {.kernel = last_two(w),
-                           .stride = a->stride,
-                           .dilation = a->dilation,
-                           .pad_begin = a->pad_begin,
-                           .pad_end = a->pad_end,
-                           .columns = w.dim[0]};
-    weft_value in[3] = {to_last(g, r->in[0]), WEFT_NO_VALUE,
+    conv_rows_attr attr = images_conv_attr(a, w);
+    weft_value in[3] = {images_to_last(g, r->in[0]), WEFT_NO_VALUE,
                         r->node.n_in > 2 ? r->in[2] : r->in[0]};
     if (depthwise) {
         in[1] = weft_reshape(g, weft_permute(g, r->in[1], (weft_axes){4, {2, 3, 0, 1}}),
@@ -119,9 +93,9 @@ static bool visit_conv(weft_rewrite *r)
             g, taps, WEFT_SHAPE(attr.kernel.dim[0] * attr.kernel.dim[1] * w.dim[1], w.dim[0]));
         in[1] = weft_apply(g, &weft_op_panels, NULL, &matrix, 1, NULL);
     }
-    r->out[0] =
-        to_first(g, weft_apply(g, depthwise ? &weft_op_conv_rows_depthwise : &weft_op_conv_rows,
-                               &attr, in, r->node.n_in, NULL));
+    r->out[0] = images_to_first(
+        g, weft_apply(g, depthwise ? &weft_op_conv_rows_depthwise : &weft_op_conv_rows, &attr, in,
+                      r->node.n_in, NULL));
     return true;
 }
 
@@ -144,7 +118,7 @@ static bool visit_bounds(weft_rewrite *r)
     a.high = r->node.op == &weft_op_relu ? INFINITY : bounds[1];
     weft_value in[3] = {WEFT_NO_VALUE};
     for (size_t i = 0; i < conv.n_in; i++) in[i] = weft_value_from_id(g, conv.in[i]);
-    r->out[0] = to_first(g, weft_apply(g, conv.op, &a, in, conv.n_in, NULL));
+    r->out[0] = images_to_first(g, weft_apply(g, conv.op, &a, in, conv.n_in, NULL));
     return true;
 }
 
@@ -158,7 +132,7 @@ static weft_value operand_to_last(weft_graph *g, weft_value x)
     weft_shape whole = {4, {1, 1, 1, 1}};
     if (s.rank == 0) return x;
     for (int d = 0; d < s.rank; d++) whole.dim[4 - s.rank + d] = s.dim[d];
-    return to_last(g, s.rank < 4 ? weft_reshape(g, x, whole) : x);
+    return images_to_last(g, s.rank < 4 ? weft_reshape(g, x, whole) : x);
 }
 
 static bool visit_elementwise(weft_rewrite *r)
@@ -181,7 +155,7 @@ static bool visit_elementwise(weft_rewrite *r)
     }
     if (!any) return false;
     for (size_t i = 0; i < r->node.n_in; i++) in[i] = operand_to_last(g, r->in[i]);
-    r->out[0] = to_first(g, weft_apply(g, op, r->node.attr, in, r->node.n_in, NULL));
+    r->out[0] = images_to_first(g, weft_apply(g, op, r->node.attr, in, r->node.n_in, NULL));
     return true;
 }
 
@@ -199,7 +173,7 @@ static bool visit_max_pool(weft_rewrite *r)
     a.window.dilation.dim[a.window.dilation.rank++] = 1;
     a.window.pad_begin.rank++;
     a.window.pad_end.rank++;
-    const weft_value image = weft_reshape(g, to_last(g, r->in[0]),
+    const weft_value image = weft_reshape(g, images_to_last(g, r->in[0]),
                                           WEFT_SHAPE(x.dim[0], 1, x.dim[2], x.dim[3], x.dim[1]));
     weft_value pooled[2];
     weft_apply(g, &weft_op_max_pool, &a, &image, 1, pooled);
@@ -207,7 +181,7 @@ static bool visit_max_pool(weft_rewrite *r)
     const weft_value channels = weft_scalar(g, WEFT_F64, (double)x.dim[1]);
     pooled[1] = weft_cast(g, weft_floor(g, weft_div(g, place, channels)), WEFT_I32);
     for (int i = 0; i < 2; i++)
-        r->out[i] = to_first(
+        r->out[i] = images_to_first(
             g, weft_reshape(g, pooled[i], WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], y.dim[1])));
     return true;
 }
@@ -219,8 +193,8 @@ static bool visit_concat(weft_rewrite *r)
     if (*(const int32_t *)r->node.attr != 1 || weft_rank_of(r->source, old) != 4) return false;
     for (size_t i = 0; i < r->node.n_in; i++)
         if (!is_last(g, r->in[i])) return false;
-    for (size_t i = 0; i < r->node.n_in; i++) r->in[i] = to_last(g, r->in[i]);
-    r->out[0] = to_first(g, weft_concat(g, r->in, r->node.n_in, 3));
+    for (size_t i = 0; i < r->node.n_in; i++) r->in[i] = images_to_last(g, r->in[i]);
+    r->out[0] = images_to_first(g, weft_concat(g, r->in, r->node.n_in, 3));
     return true;
 }
 
@@ -234,23 +208,10 @@ static bool visit(weft_rewrite *r)
     return op->elementwise && visit_elementwise(r);
 }
 
-static bool needed(const weft_graph *graph)
-{
-    for (size_t n = 0; n < weft_graph_node_count(graph); n++)
-        if (weft_graph_node(graph, n).op == &weft_op_conv) return true;
-    return false;
-}
-
-static bool wanted(const weft_plan_options *options)
-{
-    return options->fixed_states;
-}
-
 const weft_pass weft__pass_channels_last = {
     .name = "channels_last",
     .doc = "convolutions by parameters read images with channels last",
     .visit = visit,
     .memory_bytes = terms_readers_bytes,
-    .needed = needed,
-    .wanted = wanted,
+    .wanted = images_wanted,
 };

@@ -99,17 +99,9 @@ static bool visit(weft_rewrite *r)
     return true;
 }
 
-static bool needed(const weft_graph *graph)
-{
-    for (size_t n = 0; n < weft_graph_node_count(graph); n++)
-        if (weft_graph_node(graph, n).op == &weft_op_conv) return true;
-    return false;
-}
-
 const weft_pass weft__pass_fold_conv = {
     .name = "fold_conv",
     .doc = "scales and shifts of channels are folded into the preceding convolution",
     .visit = visit,
     .memory_bytes = terms_readers_bytes,
-    .needed = needed,
 };

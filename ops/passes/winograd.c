@@ -8,6 +8,7 @@
 #include "conv/winograd.h"
 #include "matmul/gemm.h"
 #include "../passes.h"
+#include "images.h"
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -20,15 +21,13 @@ static int64_t tile_of(const weft_rewrite *r)
 {
     const weft_graph *g = r->graph;
     const conv_attr *a = r->node.attr;
-    const weft_value y = weft_value_from_id(r->source, r->node.first_out);
     const weft_shape x = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
-    const weft_shape out = weft_shape_of(r->source, y);
     if (x.rank != 4 || a->groups != 1 || weft_dtype_of(g, r->in[0]) != WEFT_F32 ||
         !terms_fixed(r, r->node.in[1]) || !weft__gemm_is_own(WEFT_F32))
         return 0;
     for (int d = 0; d < 2; d++)
         if (w.dim[2 + d] != 3 || a->stride.dim[d] != 1 || a->dilation.dim[d] != 1) return 0;
-    const conv_sizes z = conv_sizes_of(a, &x, &w, &out);
+    const conv_sizes z = images_conv_sizes(r);
     return weft__winograd_choice(&z);
 }
 
@@ -38,38 +37,18 @@ static bool visit(weft_rewrite *r)
     if (r->node.op != &weft_op_conv) return false;
     const winograd_weights_attr tile = {tile_of(r)};
     if (!tile.tile) return false;
-    const conv_attr *a = r->node.attr;
-    const weft_shape w = weft_shape_of(g, r->in[1]);
-    const conv_rows_attr attr = {.kernel = {2, {w.dim[2], w.dim[3]}},
-                                 .stride = a->stride,
-                                 .dilation = a->dilation,
-                                 .pad_begin = a->pad_begin,
-                                 .pad_end = a->pad_end,
-                                 .columns = w.dim[0]};
-    const weft_value x = weft_permute(g, r->in[0], (weft_axes){4, {0, 2, 3, 1}});
+    const conv_rows_attr attr = images_conv_attr(r->node.attr, weft_shape_of(g, r->in[1]));
+    const weft_value x = images_to_last(g, r->in[0]);
     const weft_value u = weft_apply(g, &weft_op_winograd_weights, &tile, &r->in[1], 1, NULL);
     const weft_value in[3] = {x, u, r->node.n_in > 2 ? r->in[2] : x};
     const weft_value out = weft_apply(g, &weft_op_conv_winograd, &attr, in, r->node.n_in, NULL);
-    r->out[0] = weft_permute(g, out, (weft_axes){4, {0, 3, 1, 2}});
+    r->out[0] = images_to_first(g, out);
     return true;
-}
-
-static bool needed(const weft_graph *graph)
-{
-    for (size_t n = 0; n < weft_graph_node_count(graph); n++)
-        if (weft_graph_node(graph, n).op == &weft_op_conv) return true;
-    return false;
-}
-
-static bool wanted(const weft_plan_options *options)
-{
-    return options->fixed_states;
 }
 
 const weft_pass weft__pass_winograd = {
     .name = "winograd",
     .doc = "convolutions of 3 x 3 taps by parameters need fewer multiplications",
     .visit = visit,
-    .needed = needed,
-    .wanted = wanted,
+    .wanted = images_wanted,
 };
