@@ -475,10 +475,10 @@ typedef struct quantized_product {
     int64_t y_row;
 } quantized_product;
 
-SIMD_INLINE T quantized_total(quantized_floats lane)
+SIMD_INLINE T quantized_total(const quantized_floats *lane)
 {
-    const simd_four halves = __builtin_shufflevector(lane, lane, 0, 1, 2, 3) +
-                             __builtin_shufflevector(lane, lane, 4, 5, 6, 7);
+    const simd_four halves = __builtin_shufflevector(*lane, *lane, 0, 1, 2, 3) +
+                             __builtin_shufflevector(*lane, *lane, 4, 5, 6, 7);
     return (halves[0] + halves[2]) + (halves[1] + halves[3]);
 }
 
@@ -518,7 +518,7 @@ SIMD_INLINE void quantized_products(const int rows, const quantized_form form,
                                              (int)(m->blocks % QUANTIZED_LANES)},
                             sum);
         SIMD_UNROLL(QUANTIZED_ROWS)
-        for (int r = 0; r < rows; r++) o.y[r * o.y_row + j] = quantized_total(sum[r]);
+        for (int r = 0; r < rows; r++) o.y[r * o.y_row + j] = quantized_total(&sum[r]);
     }
 }
 

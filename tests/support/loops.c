@@ -133,7 +133,7 @@ static weft_shape stack_shape(weft_shape one, int64_t n)
 
 static weft_value numbered_input(weft_graph *g, size_t i, weft_dtype dtype, weft_shape shape)
 {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof name, "in%zu", i);
     return weft_input(g, name, dtype, shape);
 }
