@@ -3,6 +3,10 @@
 
 #include "base/file.h"
 
+#ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/constraint.h>
+#endif
+
 #include <stdlib.h>
 
 static void check(void *into, const tool_parser *parser)

@@ -6,8 +6,12 @@
 #include "options.h"
 #include "run.h"
 
-#include <weft/constraint.h>
 #include <weft/decode.h>
+
+/* Those of <weft/constraint.h>, which a build without weft-tokenizers lacks. */
+typedef struct weft_constraint weft_constraint;
+typedef struct weft_constrained_text weft_constrained_text;
+typedef struct weft_token_bytes weft_token_bytes;
 
 typedef struct answer_rule_args {
     const char *match;  /* a regular expression */

@@ -4,6 +4,10 @@
 
 #include "json/tree.h"
 
+#ifdef WEFT_HAVE_TOKENIZERS
+#include <weft/constraint.h>
+#endif
+
 #include <stdlib.h>
 #include <string.h>
 
