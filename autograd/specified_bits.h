@@ -76,6 +76,7 @@ static const struct {
     {"top_k", 0x89d744ac9e9eefcau},
     {"suppress", 0xa2d71f6a3e25d9edu},
     {"matmul", 0x714943ceac7e049bu},
+    {"matmul_tiles", 0x80c8f76bc227fdddu},
     {"matmul_shared", 0x63c3d3db78e35e7cu},
     {"panels", 0xc64e1ae666da063bu},
     {"matmul_panels", 0x308d3807dd170b00u},

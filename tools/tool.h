@@ -191,8 +191,8 @@ typedef struct model_args {
 /* The help of --precision. */
 #define TOOL_PRECISION                                                                             \
     "f32, or bf16: values are stored as bf16, in half the bytes; matrix products multiply bf16, "  \
-    "everything else computes in f32"
-#define TOOL_PRECISIONS "f32|bf16" /* in the order of weft_precision */
+    "everything else computes in f32; bf16-tiles: the same, with products that AMX computes"
+#define TOOL_PRECISIONS "f32|bf16|bf16-tiles" /* in the order of weft_precision */
 /* The help of --fixed. */
 #define TOOL_FIXED                                                                                 \
     "parameters do not change between runs: values that depend only on them are computed once, "   \

@@ -121,6 +121,23 @@ static float bf16_dot(const void *a, int a_half, int a_first, int a_step, const 
     return total;
 }
 
+/* The same by parts of 32 terms: the first numbers of pairs and the second ones have a chain each. */
+static float bf16_tiles(const void *a, int a_half, int a_first, int a_step, const void *b,
+                        int b_half, int b_first, int b_step, int k)
+{
+    float total = 0;
+    int from, l;
+    for (from = 0; from < k; from += 32) {
+        float sum[2] = {0, 0};
+        for (l = from; l < k && l < from + 32; l++)
+            sum[l % 2] = bf16_step(bf16_factor(a, a_half, a_first + l * a_step),
+                                   bf16_factor(b, b_half, b_first + l * b_step), sum[l % 2]);
+        for (l = 0; l < 2 && k - from < 32; l++) sum[l] += 0; /* zeros follow */
+        total = bf16_flush(total + bf16_flush(sum[0] + sum[1]));
+    }
+    return total;
+}
+
 /* The product of a batch whose operands begin at a_first and so on. */
 static void bf16_product(const void *a, int a_first, int ai, int ak, const void *b, int b_first,
                          int bk, int bj, void *c, int c_first, int ci, int m, int n, int k,
@@ -132,6 +149,18 @@ static void bf16_product(const void *a, int a_first, int ai, int ak, const void 
             operand_put(c, halves >> 2 & 1, c_first + i * ci + j,
                         bf16_dot(a, halves & 1, a_first + i * ai, ak, b, halves >> 1 & 1,
                                  b_first + j * bj, bk, k));
+}
+
+static void bf16_tiles_product(const void *a, int a_first, int ai, int ak, const void *b,
+                               int b_first, int bk, int bj, void *c, int c_first, int ci, int m,
+                               int n, int k, int halves)
+{
+    int i, j;
+    for (i = 0; i < m; i++)
+        for (j = 0; j < n; j++)
+            operand_put(c, halves >> 2 & 1, c_first + i * ci + j,
+                        bf16_tiles(a, halves & 1, a_first + i * ai, ak, b, halves >> 1 & 1,
+                                   b_first + j * bj, bk, k));
 }
 
 static void matmul_chain_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
@@ -149,6 +178,39 @@ static void matmul_batch_halves(const void *a, int ai, int ak, const void *b, in
     for (i = 0; i < batches; i++)
         bf16_product(a, offset_of(size, a_stride, rank, i), ai, ak, b,
                      offset_of(size, b_stride, rank, i), bk, bj, c, i * c_step, n, m, n, k, halves);
+}
+
+static void matmul_tiles_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
+                                void *c, int ci, int m, int n, int k, int halves)
+{
+    bf16_tiles_product(a, 0, ai, ak, b, 0, bk, bj, c, 0, ci, m, n, k, halves);
+}
+
+static void matmul_batch_tiles_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
+                                      void *c, int c_step, int m, int n, int k, int rank,
+                                      const int *size, const int *a_stride, const int *b_stride,
+                                      int halves)
+{
+    int d, batches = 1, i;
+    for (d = 0; d < rank; d++) batches *= size[d];
+    for (i = 0; i < batches; i++)
+        bf16_tiles_product(a, offset_of(size, a_stride, rank, i), ai, ak, b,
+                           offset_of(size, b_stride, rank, i), bk, bj, c, i * c_step, n, m, n, k,
+                           halves);
+}
+
+static void matmul_tiles(const float *a, int ai, int ak, const float *b, int bk, int bj, float *c,
+                         int ci, int m, int n, int k)
+{
+    matmul_tiles_halves(a, ai, ak, b, bk, bj, c, ci, m, n, k, 0);
+}
+
+static void matmul_batch_tiles(const float *a, int ai, int ak, const float *b, int bk, int bj,
+                               float *c, int c_step, int m, int n, int k, int rank, const int *size,
+                               const int *a_stride, const int *b_stride)
+{
+    matmul_batch_tiles_halves(a, ai, ak, b, bk, bj, c, c_step, m, n, k, rank, size, a_stride,
+                              b_stride, 0);
 }
 
 /* ---- Reductions: x is stored as bf16. `space` has room for the elements of an output. ---- */

@@ -10,8 +10,13 @@
 #ifdef WEFT_KERNEL_BF16
 #include <immintrin.h>
 #endif
+#ifdef WEFT_KERNEL_AMX
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-static const char *const names[WEFT_ISAS] = {"base", "v3", "v4", "v4_bf16"};
+static const char *const names[WEFT_ISAS] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
 
 #ifdef WEFT_KERNEL_BF16
 
@@ -43,6 +48,60 @@ __attribute__((target("avx512f,avx512bf16"))) static bool dots_fit(void)
 
 #endif
 
+#ifdef WEFT_KERNEL_AMX
+
+/* Whether the processor has tiles of bf16, and the system saves them: Linux does so for a process
+ * that asks for it. */
+static bool tiles_offered(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    const unsigned bf16 = 1u << 22, tile = 1u << 24;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & bf16) && (edx & tile) &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+/* A random bf16 whose exponent, as it is stored, is at least `low` and below low + 8. */
+static uint16_t draw(uint32_t *random, uint32_t low)
+{
+    *random = *random * 1664525u + 1013904223u;
+    const uint32_t r = *random >> 8;
+    return (uint16_t)((r & 0x807f) | (low + (r >> 16 & 7)) << 7);
+}
+
+/* Whether products of tiles are summed as docs/arithmetic.md specifies: as dots_fit, with a row of
+ * 32 numbers of bf16 times 16 columns, in which sums in another order, fewer roundings or other ways
+ * to flush have other bits. */
+__attribute__((target("avx512f,amx-tile,amx-bf16"))) static bool tiles_fit(void)
+{
+    static const uint32_t sums[16] = {0xc305457e, 0xc38df550, 0xc193fe4e, 0xc339a728,
+                                      0x4374ef4f, 0x428f9853, 0x40a5c1f4, 0xc3d710cf,
+                                      0xc1b08cdc, 0x40862490, 0x4341145e, 0x43399e5e,
+                                      0x04f776ae, 0x04ef922a, 0x037fdb50, 0x83d15e74};
+    struct {
+        uint8_t palette, start, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shape = {.palette = 1, .bytes = {64, 64, 64}, .rows = {1, 1, 16}};
+    uint16_t row[32], columns[16][16][2];
+    uint32_t random = 1, sum[16];
+    for (int k = 0; k < 32; k++) row[k] = draw(&random, 123);
+    for (int j = 0; j < 16; j++) {
+        for (int k = 0; k < 32; k++) columns[k / 2][j][k % 2] = draw(&random, j < 12 ? 123 : 0);
+        sum[j] = (uint32_t)draw(&random, j < 12 ? 128 : 0) << 16;
+    }
+    _tile_loadconfig(&shape);
+    _tile_loadd(0, sum, 64);
+    _tile_loadd(1, row, 64);
+    _tile_loadd(2, columns, 64);
+    _tile_dpbf16ps(0, 1, 2);
+    _tile_stored(0, sum, 64);
+    _tile_release();
+    return !memcmp(sum, sums, sizeof sum);
+}
+
+#endif
+
 static weft_isa detect(void)
 {
 #ifdef WEFT_KERNEL_X86
@@ -53,7 +112,11 @@ static weft_isa detect(void)
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
 #ifdef WEFT_KERNEL_BF16
-    if (v4 && __builtin_cpu_supports("avx512bf16") && dots_fit()) return WEFT_ISA_V4_BF16;
+    const bool dots = v4 && __builtin_cpu_supports("avx512bf16") && dots_fit();
+#ifdef WEFT_KERNEL_AMX
+    if (dots && tiles_offered() && tiles_fit()) return WEFT_ISA_V4_AMX;
+#endif
+    if (dots) return WEFT_ISA_V4_BF16;
 #endif
     return v4 ? WEFT_ISA_V4 : v3 ? WEFT_ISA_V3 : WEFT_ISA_BASE;
 #else
@@ -90,9 +153,9 @@ weft_status weft__isa_check(weft_error *error)
     for (int i = 0; wanted && i < WEFT_ISAS; i++)
         if (!strcmp(wanted, names[i])) return WEFT_OK;
     if (!wanted || !*wanted) return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
-                          "\"%s\" is an unknown instruction set; expected base, v3, v4 or v4_bf16",
-                          wanted);
+    return weft_error_set(
+        error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
+        "\"%s\" is an unknown instruction set; expected base, v3, v4, v4_bf16 or v4_amx", wanted);
 }
 
 const char *weft__isa_name(weft_isa isa)

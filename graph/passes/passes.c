@@ -27,6 +27,7 @@ static const slot slots[] = {
     {.name = "attention"},
     {.name = "winograd"},
     {.name = "channels_last", .joined = true},
+    {.name = "tiles"},
     {.name = "pack_weights"},
     {.rule = &weft__pass_layout},
     {.rule = &weft__pass_precision},
@@ -143,9 +144,10 @@ bool weft__passes_check(const weft_plan_options *options, weft_error *error)
                        name ? name : "", name ? "\"" : "", wrong);
         return false;
     }
-    if ((unsigned)options->precision > WEFT_PRECISION_BF16) {
+    if ((unsigned)options->precision > WEFT_PRECISION_BF16_TILES) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_options.precision",
-                       "invalid precision %d; expected WEFT_PRECISION_F32 or WEFT_PRECISION_BF16",
+                       "invalid precision %d; expected WEFT_PRECISION_F32, WEFT_PRECISION_BF16 or "
+                       "WEFT_PRECISION_BF16_TILES",
                        (int)options->precision);
         return false;
     }
@@ -179,8 +181,7 @@ static bool run_once(compilation *c, walk *w)
     uint32_t *step = calloc(c->source->n_values, sizeof *step);
     weft_graph *next = NULL;
     if (step)
-        next = weft__walk_run(w, c->source, c->targets, c->n_targets, c->options->fixed_states,
-                              step, c->error);
+        next = weft__walk_run(w, c->source, c->targets, c->n_targets, c->options, step, c->error);
     else
         no_memory(c);
     for (size_t i = 0; next && i < c->graph->n_values; i++) c->map[i] = step[c->map[i]];

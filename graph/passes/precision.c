@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Storing smaller values as bf16 saves too little. The program can set another limit. */
-#define MIN_ELEMENTS 1024
-
 static bool can_write(const weft_graph *g, uint32_t node, size_t output)
 {
     const weft_op *op = g->nodes[node].op;
@@ -38,7 +35,7 @@ static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_option
 {
     const value_record *v = &g->values[id];
     const node_record *node = &g->nodes[v->node];
-    const int64_t least = options->min_narrow ? options->min_narrow : MIN_ELEMENTS;
+    const int64_t least = options->min_narrow ? options->min_narrow : WEFT_MIN_NARROW;
     return v->root == id && v->type.dtype == WEFT_F32 && weft_shape_numel(v->type.shape) >= least &&
            weft__graph_node_runs(g, node) && node->role.direction != WEFT_UPDATE &&
            !weft__text_in_scopes(options->keep_f32, node->scope) &&
@@ -108,7 +105,7 @@ static bool mark(weft_graph *graph, const plan_target *targets, size_t n_targets
 
 static bool wanted(const weft_plan_options *options)
 {
-    return options->precision == WEFT_PRECISION_BF16;
+    return options->precision != WEFT_PRECISION_F32;
 }
 
 const pass weft__pass_precision = {

@@ -46,9 +46,11 @@ typedef struct walk {
     weft_graph *into; /* the new graph, which the caller owns; NULL: the walk makes one */
 } walk;
 
-/* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
+/* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there.
+ * `options` may be NULL. */
 weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targets,
-                           size_t n_targets, bool fixed_states, uint32_t *map, weft_error *error);
+                           size_t n_targets, const weft_plan_options *options, uint32_t *map,
+                           weft_error *error);
 /* Copies the node on the inputs rewrite->in. */
 void weft__rewrite_copy(weft_rewrite *rewrite);
 

@@ -120,14 +120,16 @@ static bool allocate(walk *w, const weft_graph *source)
 }
 
 weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targets,
-                           size_t n_targets, bool fixed_states, uint32_t *map, weft_error *error)
+                           size_t n_targets, const weft_plan_options *options, uint32_t *map,
+                           weft_error *error)
 {
     size_t max_in = 1;
     for (size_t i = 0; i < source->n_nodes; i++)
         if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
     weft_rewrite r = {.source = source,
                       .graph = w->into ? w->into : weft_graph_new(),
-                      .in = calloc(max_in, sizeof(weft_value))};
+                      .in = calloc(max_in, sizeof(weft_value)),
+                      .options = options};
     uint8_t *alive = calloc(source->n_nodes + 1, 1), *fixed = calloc(source->n_nodes + 1, 1);
     bool good = allocate(w, source) && r.graph && r.in && alive && fixed;
     if (!good) {
@@ -135,7 +137,7 @@ weft_graph *weft__walk_run(walk *w, const weft_graph *source, plan_target *targe
                        w->passes[0]->name);
     } else {
         mark_alive(source, targets, n_targets, alive);
-        if (fixed_states) {
+        if (options && options->fixed_states) {
             weft__passes_mark_fixed(source, fixed);
             r.fixed = fixed;
         }
@@ -179,11 +181,11 @@ static void rewrite_into(weft_graph *graph, const weft_graph *source, const weft
     walk first = {.passes = {rule}, .n = 1}, second = {.passes = {&nothing}, .n = 1, .into = graph};
     uint32_t *map = calloc(source->n_values + 1, sizeof *map);
     weft_graph *made = NULL;
-    if (map) made = weft__walk_run(&first, source, targets, n_targets, false, map, &error);
+    if (map) made = weft__walk_run(&first, source, targets, n_targets, NULL, map, &error);
     free(map);
     map = made ? calloc(made->n_values + 1, sizeof *map) : NULL;
     if (map)
-        weft__walk_run(&second, made, targets, n_targets, false, map, &error);
+        weft__walk_run(&second, made, targets, n_targets, NULL, map, &error);
     else if (error.status == WEFT_OK)
         weft_error_set(&error, WEFT_NO_MEMORY, rule->name, "no memory");
     if (error.status != WEFT_OK)

@@ -183,14 +183,15 @@ typedef enum weft_gradient {
 #define WEFT_MAX_OUTPUTS 32
 
 /* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA), v4
- * (AVX-512) and v4_bf16 (AVX-512 with dot products of bf16, if they are those that
- * docs/arithmetic.md specifies). weft's kernels compute the same bits with all of them. Where a
+ * (AVX-512), v4_bf16 (AVX-512 with dot products of bf16) and v4_amx (with products of tiles of
+ * bf16), if these are those that docs/arithmetic.md specifies. weft's kernels compute the same bits with all of them. Where a
  * kernel is NULL, the next lower instruction set's is used. */
 typedef enum weft_isa {
     WEFT_ISA_BASE,
     WEFT_ISA_V3,
     WEFT_ISA_V4,
     WEFT_ISA_V4_BF16,
+    WEFT_ISA_V4_AMX,
     WEFT_ISAS
 } weft_isa;
 

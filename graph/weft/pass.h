@@ -28,6 +28,7 @@ typedef struct weft_rewrite {
                                  NULL without weft_plan_options.fixed_states */
     void *memory;             /* of weft_pass.memory_bytes */
     void *context;            /* of the pass */
+    const struct weft_plan_options *options; /* of the plan; NULL in weft_graph_rewrite */
 } weft_rewrite;
 
 struct weft_pass {

@@ -59,9 +59,13 @@ WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_
 
 /* ---- The plan ------------------------------------------------------------------------------- */
 
+/* Storing smaller values as bf16 saves too little. */
+#define WEFT_MIN_NARROW 1024
+
 typedef enum weft_precision {
-    WEFT_PRECISION_F32, /* everything as the graph declares it */
-    WEFT_PRECISION_BF16
+    WEFT_PRECISION_F32,       /* everything as the graph declares it */
+    WEFT_PRECISION_BF16,      /* values stored as bf16; products by pairs */
+    WEFT_PRECISION_BF16_TILES /* the same; products by tiles, as matrix units compute them */
 } weft_precision;
 
 struct weft_plan_options {
@@ -75,6 +79,7 @@ struct weft_plan_options {
      *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
      *     attention       matrix products and a softmax that form attention become sdpa
+     *     tiles           with WEFT_PRECISION_BF16_TILES, matmul becomes matmul_tiles
      *     precision       see precision
      *     recompute       see memory_budget
      *     fuse            nodes run on the tiles of another, while these are in the cache
@@ -91,7 +96,7 @@ struct weft_plan_options {
      * into convolutions) are then computed in that run only, and stay in the arena. A program that
      * does change such a state must call weft_session_renew. Two more passes then run:
      *     pack_weights    matrix products with a parameter pack its panels in the first run; not
-     *                     with WEFT_PRECISION_BF16
+     *                     with another precision than WEFT_PRECISION_F32
      *     channels_last   images of convolutions have their channels innermost, where that pays */
     bool fixed_states;
     /* The most bytes that the arena may take; 0: any number. If it would take more, the backward
@@ -105,8 +110,12 @@ struct weft_plan_options {
      * still stored as f32: inputs, states, constants and targets, so a program sees no difference
      * in types; results that an op needs whole, such as the sums of norms and softmaxes
      * (weft_op.narrow_out); gradients of parameters and all that updates compute; values of fewer
-     * than `min_narrow` elements (0: 1,024). An op that cannot read bf16 gets a copy in f32. The
-     * pass is called "precision" in `skip`. */
+     * than `min_narrow` elements (0: WEFT_MIN_NARROW). An op that cannot read bf16 gets a copy in f32. The
+     * pass is called "precision" in `skip`.
+     * WEFT_PRECISION_BF16_TILES: the same, but each matrix product outside of `keep_f32`, of an
+     * operand or a result of `min_narrow` elements, is matmul_tiles (weft/ops.h). On a processor
+     * with AMX it takes a fraction of the time; on one that has dot products of bf16 but no AMX, it
+     * takes longer than with WEFT_PRECISION_BF16. The bits are the same everywhere. */
     weft_precision precision;
     int64_t min_narrow;
     /* Scopes and names of nodes whose outputs are stored as they are declared, comma separated,

@@ -473,16 +473,9 @@ static void batch_sdpa(weft_batch *b)
         b->out[k] = weft__batch_unfold(b, b->out[k], b->one_out[k]);
 }
 
-/* Dot products of bf16 by the processor. */
-#ifdef WEFT_KERNEL_BF16
-void WEFT_JOIN(sdpa, f32, v4_bf16)(const weft_call *, int64_t);
-void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
-#define BF16_ROW(op) {[WEFT_BF16] = WEFT_JOIN(op, f32, v4_bf16)},
-#else
-#define BF16_ROW(op)
-#endif
 #define SDPA_OP(op, text, min_inputs, max_inputs, outputs, ...)                                    \
     DECLARE_KERNELS(op);                                                                           \
+    DECLARE_DOTS_KERNEL(op);                                                                       \
     const weft_op weft_op_##op = {.name = #op,                                                     \
                                   .doc = text,                                                     \
                                   .min_in = min_inputs,                                            \
@@ -491,7 +484,7 @@ void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
                                   .attr_size = sizeof(sdpa_attr),                                  \
                                   .attrs = sdpa_fields,                                            \
                                   .infer = infer_##op,                                             \
-                                  .kernel = {NARROW_ROWS(op, op) BF16_ROW(op)},                    \
+                                  .kernel = {NARROW_ROWS(op, op) DOTS_ROWS(op)},                   \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .tiles = tiles_##op,                                             \
                                   .workspace = workspace_##op,                                     \

@@ -274,6 +274,16 @@ static inline const T *iterator_operand(weft_iterator *w, int k, const void *dat
         {ANY_ROW_(name), KERNEL_ROW_(name, base, WEFT_BF16, f32)},                                 \
     }
 #endif
+/* After NARROW_ROWS: the kernel with the processor's dot products of bf16. Processors with AMX take twice
+ * as long for these as for fused multiply-adds, which compute the same bits. */
+#ifdef WEFT_KERNEL_BF16
+#define DECLARE_DOTS_KERNEL(name) void WEFT_JOIN(name, f32, v4_bf16)(const weft_call *, int64_t)
+#define DOTS_ROWS(name)                                                                            \
+    {[WEFT_BF16] = WEFT_JOIN(name, f32, v4_bf16)}, {[WEFT_BF16] = WEFT_JOIN(name, f32, v4)},
+#else
+#define DECLARE_DOTS_KERNEL(name) void WEFT_JOIN(name, f32, base)(const weft_call *, int64_t)
+#define DOTS_ROWS(name)
+#endif
 /* For a file under `float` and one under `any`. An `any` file's kernel that makes sense for some
  * dtypes only is guarded by `#if KERNEL_IS_FLOAT` and declared as FLOAT. */
 #define DECLARE_KERNELS(name)                                                                      \

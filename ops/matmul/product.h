@@ -150,6 +150,15 @@ static inline void tile_at(const product *p, int64_t index, int64_t *row, int64_
     *column = j * p->tile_n;
 }
 
+/* The block of C of tile `index` of all batches, whose first row and column in its product are given. */
+static inline weft_block product_block(const product *p, int64_t index, int64_t row, int64_t column)
+{
+    return (weft_block){.row = index / (p->tiles_m * p->tiles_n) * p->m + row,
+                        .rows = row + p->tile_m < p->m ? p->tile_m : p->m - row,
+                        .column = column,
+                        .columns = column + p->tile_n < p->n ? p->tile_n : p->n - column};
+}
+
 /* Whether an operand is bf16, so that the product is one of bf16. */
 static inline bool product_is_narrow(const weft_call *call)
 {

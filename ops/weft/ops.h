@@ -84,6 +84,12 @@ WEFT_API weft_value weft_suppress(weft_graph *graph, weft_value boxes, double th
 /* a [m, k] times w [k, n]: [m, n], for a w that many products of few rows share, as the steps of a
  * recurrent layer do. w is packed once a run, not once a product. */
 WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
+/* weft_matmul of operands in f32 that are rounded to bf16 first. Sums are in f32, of each 32 products
+ * of k as matrix units add them (docs/arithmetic.md, "Products by tiles"), with the same bits on
+ * every processor. It takes a fraction of the time of weft_matmul on a processor that has AMX, and
+ * about that time on others. The gradient is that of weft_matmul, with such products. With
+ * WEFT_PRECISION_BF16_TILES (weft/plan.h) a plan makes it of weft_matmul. WEFT_BAD_DTYPE for f64. */
+WEFT_API weft_value weft_matmul_tiles(weft_graph *graph, weft_value a, weft_value b);
 /* x [..., k] times the transpose of a quantised matrix: [..., n]. `weight` (u8) is [n, k] of 8
  * bits, or [n, k / 2] of 4 bits, where the even element of a pair has the low half of the byte.
  * Groups of `group` elements of a row, a multiple of 32 that divides k, have a scale and a zero

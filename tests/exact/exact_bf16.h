@@ -1,5 +1,5 @@
-/* What products of bf16 compute (docs/arithmetic.md): the references' form of the processor's dot
- * product, vdpbf16ps. For files of references, whose T it converts, and for tests. */
+/* What products of bf16 compute (docs/arithmetic.md): the references' form of the step of the processor's
+ * dot product, vdpbf16ps, and of its tiles. For files of references, whose T it converts, and for tests. */
 #ifndef WEFT_TESTS_EXACT_BF16_H
 #define WEFT_TESTS_EXACT_BF16_H
 

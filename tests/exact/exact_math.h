@@ -89,6 +89,23 @@ static inline T dot_of_bf16(line a, line b, int64_t n)
     return (T)total;
 }
 
+/* A product of bf16 by parts of 32 numbers, each of a chain of the first numbers of pairs and one of the
+ * second ones. */
+static inline T dot_of_tiles(line a, line b, int64_t n)
+{
+    float total = 0;
+    for (int64_t from = 0; from < n; from += 32) {
+        float chain[2] = {0, 0};
+        for (int64_t i = from; i < from + 32; i++) {
+            const float x = i < n ? bf16_round((float)of(a, i)) : 0;
+            const float y = i < n ? bf16_round((float)of(b, i)) : 0;
+            chain[i % 2] = bf16_step(x, y, chain[i % 2]);
+        }
+        total = bf16_flush(total + bf16_flush(chain[0] + chain[1]));
+    }
+    return (T)total;
+}
+
 /* ---- Sums ---- */
 
 #define LANES 16

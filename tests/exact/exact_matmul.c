@@ -111,9 +111,9 @@ static int64_t matrix_at(const weft_tensor *t, const weft_tensor *c, int64_t fir
     return offset_in(&matrices, &batch, first);
 }
 
-EXACT(matmul)
+/* Sets each element of the product to a sum of row i and column j. */
+static void multiply(const weft_tensor *in, const weft_tensor *out, bool tiles)
 {
-    UNUSED;
     const weft_tensor *a = &in[0], *b = &in[1];
     const int ra = a->shape.rank, rb = b->shape.rank;
     const product p = product_of(a, b, out);
@@ -125,10 +125,23 @@ EXACT(matmul)
                         a->stride[ra - 1]};
         const line y = {data(b) + matrix_at(b, out, batch) + j * b->stride[rb - 1],
                         b->stride[rb - 2]};
-        data(out)[o] = bf16                         ? dot_of_bf16(x, y, p.k)
+        data(out)[o] = tiles                        ? dot_of_tiles(x, y, p.k)
+                       : bf16                       ? dot_of_bf16(x, y, p.k)
                        : row_by_dots(&p, row % p.m) ? dot(x, y, p.k)
                                                     : chain(x, y, p.k);
     }
+}
+
+EXACT(matmul)
+{
+    UNUSED;
+    multiply(in, out, false);
+}
+
+EXACT(matmul_tiles)
+{
+    UNUSED;
+    multiply(in, out, true);
 }
 
 /* ---- Products with panels ---- */
@@ -157,4 +170,5 @@ EXACT(matmul_panels)
     }
 }
 
-EXACT_TABLE(matmul) = {ROW(matmul), ROW(panels), ROW(matmul_panels), {NULL, NULL}};
+EXACT_TABLE(matmul) = {
+    ROW(matmul), ROW(matmul_tiles), ROW(panels), ROW(matmul_panels), {NULL, NULL}};

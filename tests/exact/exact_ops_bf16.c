@@ -46,6 +46,20 @@ static void draw_matmul(exact_case *c)
     choose_narrow(c, 3, 1);
 }
 
+/* Also in f32 alone, and longer sums than a task packs at once. */
+static void draw_tiles(exact_case *c)
+{
+    c->dtype = WEFT_F32;
+    if (exact_one_of(c, 8)) {
+        const int64_t k = exact_between(c, 2040, 2200);
+        exact_input(c, WEFT_SHAPE(exact_between(c, 1, 40), k));
+        exact_input(c, WEFT_SHAPE(k, exact_between(c, 1, 40)));
+    } else {
+        exact_matmul_ops[0].draw(c);
+    }
+    if (!exact_one_of(c, 3)) choose_narrow(c, 3, 1);
+}
+
 static void draw_attention(exact_case *c)
 {
     enum { QKV = 7, DOUT = 1 << 6 };
@@ -56,6 +70,7 @@ static void draw_attention(exact_case *c)
 
 const exact_op exact_bf16_ops[] = {
     {"matmul", draw_matmul},
+    {"matmul_tiles", draw_tiles},
     {"sdpa", draw_attention},
     {"sdpa_grad", draw_attention},
     {NULL, NULL},

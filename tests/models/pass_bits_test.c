@@ -32,6 +32,7 @@ static const struct {
     {"channels_last", BITS, "sums over an image add along other strides"},
     {"winograd", BITS, "Winograd's method rounds the transforms of images and weights"},
     {"pack_weights", BITS, "a chain where the product would be by dots"},
+    {"tiles", BITS, "operands are rounded to bf16, and sums have another order"},
     {"precision", BITS, "values are rounded to bf16"},
     {"recompute", NOTHING, NULL},
     {"fuse", NOTHING, NULL},
@@ -171,6 +172,12 @@ static void narrow(pass_case *c)
     c->options.precision = WEFT_PRECISION_BF16;
 }
 
+static void tiles(pass_case *c)
+{
+    narrow(c);
+    c->options.precision = WEFT_PRECISION_BF16_TILES;
+}
+
 /* Layers whose outputs the backward pass reads, or computes again. */
 static void deep(pass_case *c)
 {
@@ -197,6 +204,7 @@ static const struct {
     {"wide convolution", wide_convolution},
     {"fixed products", fixed_products},
     {"narrow", narrow},
+    {"tiles", tiles},
 };
 enum { GRAPHS = sizeof graphs / sizeof *graphs };
 

@@ -16,7 +16,8 @@
 
 /* Ops without a form in ONNX, and those whose first output only has one. */
 static const char without_form[] =
-    " input state constant group panels matmul_panels matmul_quantized embedding_quantized "
+    " input state constant group matmul_tiles panels matmul_panels matmul_quantized "
+    "embedding_quantized "
     "narrow_rows widen_rows conv_grad_weight conv_rows conv_rows_depthwise winograd_weights "
     "conv_winograd slice_scatter "
     "embedding_bag embedding_grad matmul_quantized_grad suppress global_norm ctc "

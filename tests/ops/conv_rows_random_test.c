@@ -129,7 +129,7 @@ static void check(const layer *l, weft_dtype dtype, int threads, uint64_t *state
 
 static void test_layers(void)
 {
-    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16"};
+    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
     const char *old = getenv("WEFT_ISA");
     char *before = old ? strdup(old) : NULL;
     uint64_t state = 11;

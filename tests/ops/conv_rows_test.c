@@ -155,7 +155,7 @@ static void compare(const pair *p, int threads, const char *skip, const char *wh
 static void each_kernel(void (*check)(const void *what, weft_dtype dtype, int threads),
                         const void *what)
 {
-    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16"};
+    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
     const char *old = getenv("WEFT_ISA");
     char *before = old ? strdup(old) : NULL;
     for (int i = 0; i < WEFT_ISAS; i++)

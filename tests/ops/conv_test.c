@@ -228,7 +228,7 @@ static void check(kind k, const layer *l, weft_dtype dtype, const char *what,
 /* Checks kernels [first, end): two for each instruction set, in f32 and f64. */
 static void check_kernels(kind k, const layer *l, int first, int end)
 {
-    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16"};
+    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
     const char *old = getenv("WEFT_ISA");
     char *before = old ? strdup(old) : NULL;
     weft_tensor want[MAX_TARGETS] = {{0}};

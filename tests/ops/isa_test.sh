@@ -18,7 +18,7 @@ with()
 case_the_same_bits_with_each_instruction_set()
 {
     local isa
-    for isa in base v3 v4 v4_bf16; do
+    for isa in base v3 v4 v4_bf16 v4_amx; do
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
         WEFT_ISA=$isa "$build/tests/result_hashes" >"$isa" || fail "hashes with $isa"
         cmp "$isa" "$tests/golden/hashes.txt" || fail "$(diff "$tests/golden/hashes.txt" "$isa" | head -n 6)"

@@ -299,7 +299,7 @@ static void check_product(const product_case *p)
 
 static void each_isa(void (*test)(void))
 {
-    static const char *const names[] = {"base", "v3", "v4", "v4_bf16"};
+    static const char *const names[] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
     const char *old = getenv("WEFT_ISA");
     char *kept = old ? strdup(old) : NULL;
     for (int isa = 0; isa < WEFT_ISAS; isa++) {
@@ -335,7 +335,7 @@ static void products(void)
 
 static void test_products(void)
 {
-    if (weft__isa_best() != WEFT_ISA_V4_BF16)
+    if (weft__isa_best() < WEFT_ISA_V4_BF16)
         test_skip("products of bf16 by the processor", "it has no AVX512_BF16");
     each_isa(products);
 }
@@ -600,7 +600,7 @@ static void test_unknown(void)
     weft_graph *g = weft_graph_new();
     weft_error error = WEFT_NO_ERROR;
     weft_value x = weft_neg(g, weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3)));
-    const weft_plan_options o = {.precision = (weft_precision)2};
+    const weft_plan_options o = {.precision = WEFT_PRECISION_BF16_TILES + 1};
     CU_ASSERT_PTR_NULL(weft_plan_new(g, &x, 1, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "expected WEFT_PRECISION_F32"));

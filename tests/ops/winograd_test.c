@@ -129,7 +129,7 @@ static void test_accuracy(void)
 
 static void test_bits(void)
 {
-    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16"};
+    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16", "v4_amx"};
     const char *old = getenv("WEFT_ISA");
     char *before = old ? strdup(old) : NULL;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)

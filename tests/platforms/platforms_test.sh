@@ -123,7 +123,7 @@ by()
     local isa
     command -v "$1" >/dev/null || skip "$1 is not installed"
     CC=$1 build_other libweft.a -Dcore=true "${@:3}" && compile "$1" other hashes "$2" || return
-    for isa in base v3 v4 v4_bf16; do
+    for isa in base v3 v4 v4_bf16 v4_amx; do
         [[ $isa = base || " $* " != *" -Disa=base "* ]] || continue
         WEFT_ISA=$isa "$weft" info | grep -q "^isa  *$isa\b" || continue
         WEFT_ISA=$isa ./hashes >"$isa" || fail "hashes with $isa"

@@ -102,7 +102,7 @@ def best_isa():
     """The instruction sets of which this processor runs the kernels."""
     flags = set(re.search(r"^flags\s*:(.*)", pathlib.Path("/proc/cpuinfo").read_text(), re.M)[1].split())
     if "avx512vl" in flags:
-        return {"v4"} | ({"v4_bf16"} if "avx512_bf16" in flags else set())
+        return {"v4"} | {isa for isa, flag in (("v4_bf16", "avx512_bf16"), ("v4_amx", "amx_bf16")) if flag in flags}
     return {"v3"} if "avx2" in flags else {"base"}
 
 

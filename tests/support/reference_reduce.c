@@ -259,13 +259,21 @@ REFERENCE(norm)
 
 /* ---- Products ---- */
 
-REFERENCE(matmul)
+typedef double factor(double x);
+
+static double itself(double x)
 {
-    UNUSED;
+    return x;
+}
+
+/* Of sums of products of factors that each number becomes. */
+static void multiply(const weft_tensor *in, weft_tensor *out, factor *made)
+{
     int64_t k = row_length(&in[0]);
     for (int64_t i = 0; i < numel(out); i++) {
         int64_t at[WEFT_MAX_RANK], swap;
         int rank = out->shape.rank;
+        double sum = 0;
         coordinates(out->shape, i, at);
         for (int64_t c = 0; c < k; c++) {
             swap = at[rank - 1];
@@ -276,9 +284,25 @@ REFERENCE(matmul)
             at[rank - 2] = c;
             double b = get(&in[1], index_at(&in[1], out->shape, at));
             at[rank - 2] = swap;
-            data(out)[i] += a * b;
+            sum += made(a) * made(b);
         }
+        put(out, i, sum);
     }
+}
+
+REFERENCE(matmul)
+{
+    UNUSED;
+    multiply(in, out, itself);
+}
+static double rounded(double x)
+{
+    return half_from_bf16(half_to_bf16((float)x));
+}
+REFERENCE(matmul_tiles)
+{
+    UNUSED;
+    multiply(in, out, rounded);
 }
 REFERENCE(panels)
 {
@@ -433,6 +457,7 @@ const reference references_reduce[] = {
     {"layer_norm", ref_norm},
     {"rms_norm", ref_norm},
     SAME(matmul),
+    SAME(matmul_tiles),
     {"matmul_shared", ref_matmul},
     SAME(panels),
     SAME(matmul_panels),

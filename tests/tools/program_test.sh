@@ -111,7 +111,7 @@ case_wrong_names_get_a_suggestion()
     expect 1 'has no option "drpoout"; did you mean "dropout"?' "$weft" plan transformer drpoout=0
     expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train --resme
     expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
-    expect 1 "WEFT_ISA: \"avx2\" is an unknown instruction set; expected base, v3, v4 or v4_bf16" \
+    expect 1 "WEFT_ISA: \"avx2\" is an unknown instruction set; expected base, v3, v4, v4_bf16 or v4_amx" \
         env WEFT_ISA=avx2 "$weft" plan gpt
 }
 
@@ -327,9 +327,10 @@ case_texts_that_are_refused()
 # SIGINT finishes the step, saves and leaves with 130.
 case_SIGINT_saves_and_ends()
 {
-    "${train[@]}" --out run --minutes 5 >log 2>&1 &
+    # A shell starts a command in the background with SIGINT ignored.
+    env --default-signal=INT "${train[@]}" --out run --minutes 5 >log 2>&1 &
     pid=$!
-    for _ in $(seq 100); do grep -q "^step" log && break; sleep 0.1; done
+    for _ in $(seq 1200); do grep -q "^step" log && break; sleep 0.1; done
     kill -INT $pid
     wait $pid
     status=$?

@@ -5,6 +5,6 @@
 
 static const char *const changing_passes[] = {"join_slices", "join_products", "fold_conv",
                                               "attention",   "channels_last", "pack_weights",
-                                              "winograd",    "precision"};
+                                              "winograd",    "tiles",         "precision"};
 
 #endif

@@ -10,7 +10,7 @@
 #define RECIPE_NORMS                "nfkc|identity"
 #define RECIPE_UNITS                "line|document"
 #define RECIPE_OPTIMIZERS           "sgd|adam|adamw|adagrad|rmsprop|lamb"
-#define RECIPE_PRECISION            "f32|bf16" /* as TOOL_PRECISIONS */
+#define RECIPE_PRECISION            "f32|bf16|bf16-tiles" /* as TOOL_PRECISIONS */
 #define RECIPE_BEST                 "loss|bleu|accuracy"
 #define RECIPE_LOSSES               "model|cross-entropy|mse|bce|l1|huber" /* as weft_loss_kind */
 #define RECIPE_SCHEDULE(name, text) "|" text
@@ -141,7 +141,8 @@
       "values to stay below it")                                                                   \
     X(run, precision, BOTH, CHOICE, 0, 0, 0, RECIPE_PRECISION, "precision",                        \
       "f32, or bf16: values of a step are stored as bf16, matrix products multiply bf16; "         \
-      "parameters, moments and sums stay f32")                                                     \
+      "parameters, moments and sums stay f32; bf16-tiles: the same, with products that AMX "       \
+      "computes")                                                                                  \
     X(run, keep_f32, BOTH, TEXT, "", 0, 0, "", "keep-f32",                                         \
       "scopes of nodes that store f32 under precision bf16, comma separated")                      \
     X(run, zero, PLACE, WHOLE, 1, 1, 3, "", "zero",                                                \

@@ -1,0 +1,80 @@
+/* How products of matmul_tiles are cut: from shapes alone, so that the planner and the kernels agree.
+ *
+ * A task computes a block of C of all k. It packs its rows of A and, for as many columns as a panel
+ * has, uses a panel of B. If several tasks share the columns, B is packed for all of them in a phase
+ * of its own. The packed rows of a task stay in its thread's workspace for the next one, if they are
+ * the same. */
+#ifndef WEFT_OPS_MATMUL_TILES_H
+#define WEFT_OPS_MATMUL_TILES_H
+
+#include "kernels/tiles.h"
+#include "product.h"
+
+/* Numbers of k that are multiplied before the next panel's; those of the rows of A that a workspace
+ * holds at once. */
+#define TILES_DEPTH 512
+#define TILES_KEPT  2048
+/* Rows of a task, at most; columns of a group of panels, which a task of the first phase packs. */
+#define TILES_ROWS  256
+#define TILES_GROUP 64
+/* A product is cut into as many tasks, if each then has TILES_FLOPS flops. */
+#define TILES_FLOPS 4e6
+#define TILES_TASKS 20
+/* Elements after a packed row, so that rows do not lie a power of two apart. */
+#define TILES_APART 16
+
+/* A product: m, n and k, and its tasks, of tile_m rows and tile_n columns. */
+static inline product tiles_product(const weft_call *call)
+{
+    const weft_tensor *a = &call->in[0], *c = &call->out[0];
+    const int rank = c->shape.rank;
+    product p = {.m = c->shape.dim[rank - 2],
+                 .n = c->shape.dim[rank - 1],
+                 .k = a->shape.dim[a->shape.rank - 1],
+                 .batches = 1};
+    p.rows_joined = rows_join(a, &call->in[1]);
+    for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
+    if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
+    p.tiles_m = ceil_div(p.m, TILES_ROWS);
+    p.tile_m = ceil_div(ceil_div(p.m, p.tiles_m), TILES_EVEN) * TILES_EVEN;
+    p.tiles_m = ceil_div(p.m, p.tile_m);
+    const double flops = 2.0 * (double)p.m * (double)p.n * (double)p.k / TILES_FLOPS;
+    const int64_t rows = p.tiles_m * p.batches, most = ceil_div(p.n, TILES_GROUP);
+    int64_t columns = ceil_div(TILES_TASKS, rows);
+    if ((double)columns > flops / (double)p.tiles_m) columns = (int64_t)(flops / (double)p.tiles_m);
+    if (columns > most) columns = most;
+    if (columns < 1) columns = 1;
+    p.tile_n = ceil_div(ceil_div(p.n, columns), TILES_GROUP) * TILES_GROUP;
+    p.tiles_n = ceil_div(p.n, p.tile_n);
+    p.shared = p.tiles_m > 1 ? SHARED_B : SHARED_NONE;
+    return p;
+}
+
+/* From one packed row to the next. */
+static inline int64_t tiles_row(int64_t k, bool pairs)
+{
+    return tiles_words(k < TILES_KEPT ? k : TILES_KEPT, pairs) + TILES_APART;
+}
+
+/* Elements of the sums of a task, which a result in bf16 needs. */
+static inline int64_t tiles_sums_of(const product *p)
+{
+    return (p->m < p->tile_m ? p->m : p->tile_m) * p->tile_n;
+}
+
+/* Of a task's workspace, with any instruction set: a corner of C, a panel, and packed rows. */
+static inline int64_t tiles_workspace(const product *p, bool pairs)
+{
+    const int64_t rows = p->m < p->tile_m ? p->m : p->tile_m;
+    const int64_t depth = p->k < TILES_DEPTH ? p->k : TILES_DEPTH;
+    return TILES_EVEN * GEMM_MAX_WIDTH + tiles_words(depth, pairs) * GEMM_MAX_WIDTH +
+           (pairs ? ceil_div(rows, 16) * 16 : rows) * tiles_row(p->k, pairs);
+}
+
+/* Elements of all B, packed, with the columns of the last panel. */
+static inline int64_t tiles_packed_columns(const product *p, bool pairs)
+{
+    return ceil_div(p->n, TILES_GROUP) * TILES_GROUP * tiles_words(p->k, pairs);
+}
+
+#endif
