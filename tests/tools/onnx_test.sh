@@ -165,6 +165,10 @@ case_models_plan_profile_and_bench()
     expect 0 '"model":	"mlp.onnx"' "$weft" profile mlp.onnx --runs 1 --json
     expect 0 "mlp.onnx  " "$weft" bench mlp.onnx --batch 4 --runs 1 --rounds 1
     expect 0 '"doc":	"whole Adam step"' "$weft" bench mlp.onnx --train --runs 1 --rounds 1 --json
+    "$weft" bench mlp.onnx --batch 4 --runs 1 --rounds 1 --json | sed 's/"min_ms":.*,/"min_ms": 1e6,/' >old.json
+    expect 0 "0 of 1" "$weft" bench mlp.onnx --batch 4 --runs 1 --rounds 1 --against old.json
+    expect 1 'old.json: measured "mlp.onnx" with the options batch=4' "$weft" bench mlp.onnx --against old.json
+    expect 1 "old.json: measured a file: name it" "$weft" bench --against old.json
 }
 
 case_drawing()

@@ -238,6 +238,73 @@ case_benchmarks()
     expect 2 "--dump takes one workload" "$weft" bench gpt --dump file
 }
 
+# against STATUS TEXT ARGUMENT...: compares short runs with an earlier one.
+against()
+{
+    expect "$1" "$2" "$weft" bench --runs 1 --rounds 1 "${@:3}"
+}
+
+# The earlier times are replaced, so that no speed of the machine decides.
+case_benchmarks_are_compared_with_earlier_ones()
+{
+    "$weft" bench small-forward --runs 1 --rounds 1 --threads 1 --json >old.json || fail "small-forward"
+    sed 's/"min_ms":.*,/"min_ms": 1e-3,/' old.json >fast.json
+    sed 's/"min_ms":.*,/"min_ms": 1e6,/; s/"isa":.*,/"isa": "none",/' old.json >slow.json
+    against 0 "Slower than in slow.json by more than 3 %: 0 of 1." --against slow.json
+    against 0 "slow.json: isa is \"none\", here" --against slow.json small-forward
+    against 1 "  slower" --against fast.json
+    against 1 '"slower":	true' --against fast.json --json
+    against 0 "by more than 1e+12 %: 0 of 1." --against fast.json --limit 1e12
+    "$weft" bench --runs 1 --rounds 1 --against slow.json --json >new.json || fail "slow.json is faster"
+    grep -q '"threads":	1,' new.json || fail "the threads are not those of slow.json"
+    grep -q '"plan_change":	0' new.json || fail "the plan differs"
+    against 0 "had other threads" --against slow.json --threads 2
+    against 1 "old.json: did not measure \"small-step\"" --against old.json small-step
+    # A model, with its options.
+    "$weft" bench gpt d_model=32 d_ff=64 --train --runs 1 --rounds 1 --json | sed 's/"min_ms":.*,/"min_ms": 1e6,/' >gpt.json
+    against 0 "gpt  " --against gpt.json
+    against 0 "gpt  " gpt d_ff=64 d_model=32 --train --against gpt.json
+    against 1 "gpt.json: measured \"gpt\" with the options d_model=32 d_ff=64" gpt d_model=32 --train --against gpt.json
+    against 1 "gpt.json: measured \"gpt\" with --train" gpt d_model=32 d_ff=64 --against gpt.json
+    against 2 "--limit needs --against" small-forward --limit 5
+    against 2 "--against excludes --growth and --dump" --growth --against old.json
+}
+
+# hostile CHANGE MESSAGE: what is said of old.json after a change by sed.
+hostile()
+{
+    sed "$1" old.json >bad.json
+    against 1 "bad.json: $2" --against bad.json
+}
+
+case_earlier_benchmarks_may_be_any_file()
+{
+    local none="has no workloads; expected the output of \`weft bench --json\`"
+    "$weft" bench small-forward --runs 1 --rounds 1 --json >old.json || fail "small-forward"
+    hostile '1,$d' "is not JSON, near byte 0"
+    hostile '9,$d' "is not JSON, near byte"
+    for text in '[]' '{}' '{"workloads": []}' '{"workloads": {"a": 1}}' '"workloads"'; do
+        echo "$text" >bad.json
+        against 1 "bad.json: $none" --against bad.json
+    done
+    hostile 's/"workload":.*,/"workload": 7,/' 'workloads[0]: "workload" is missing or invalid; expected a text'
+    hostile 's/"model":.*,/"model": [],/' 'workloads[0]: "model" is missing'
+    hostile 's/"options":.*,/"options": [1],/' 'workloads[0]: "options" is missing or invalid; expected a list of texts'
+    hostile 's/"train":.*,/"train": 1,/' 'workloads[0]: "train" is missing'
+    hostile 's/"precision":.*,/"precision": "f16",/' 'workloads[0]: "precision" is missing or invalid; expected f32|bf16'
+    hostile 's/"threads":.*,/"threads": 1e30,/' 'workloads[0]: "threads" is missing'
+    hostile 's/"threads":.*,/"threads": 1.5,/' 'workloads[0]: "threads" is missing'
+    hostile 's/"min_ms":.*,//' 'workloads[0]: "min_ms" is missing'
+    hostile 's/"min_ms":.*,/"min_ms": 1e999,/' 'workloads[0]: "min_ms" is missing'
+    hostile 's/"gemm_gflops":.*,/"gemm_gflops": 0,/' 'workloads[0]: "gemm_gflops" is missing'
+    hostile 's/"arena_bytes":.*,/"arena_bytes": -1,/' 'workloads[0]: "arena_bytes" is missing'
+    hostile 's/"workload":.*,/"workload": "no\\u001b",/' 'unknown workload "no\x1b"'
+    hostile 's/"workload":.*,/"workload": "gpt",/' 'measured "gpt" with the model "transformer"'
+    hostile 's/"workload":.*,/"workload": "net.onnx",/' "measured a file: name it, and its options"
+    hostile 's/"d_model=256"/"d_model=2"/' 'measured "small-forward" with the options vocab=10 d_model=2 '
+    against 1 "missing.json: cannot be opened" --against missing.json
+}
+
 case_gradients_of_an_op_are_checked()
 {
     expect 0 "ok" "$weft" check --op softmax

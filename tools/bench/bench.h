@@ -62,6 +62,23 @@ weft_status bench_row(bench *b, long runs, double **samples, size_t *n, weft_err
 /* Sorts the samples. */
 bench_times bench_summary(double *samples, size_t n);
 
+/* What is measured of a workload. */
+typedef struct bench_result {
+    bench_times times;
+    weft_plan_stats plan;
+    double gemm; /* flops per second: the best of those measured around and between the runs */
+    double tokens, peak_bytes;
+    int threads;
+} bench_result;
+/* Arena, states and the threads' workspaces. */
+double bench_plan_bytes(const bench_result *r);
+/* A new row of JSON, with what --against recognises a workload by. `given`: its model, if it is
+ * that of the command line. */
+cJSON *bench_describe(const workload *w, const model_args *given);
+void bench_add_result(cJSON *row, const bench_result *r);
+void bench_print_head(void);
+void bench_print_result(const workload *w, const bench_result *r);
+
 /* Writes parameters (param.NAME), inputs (input.NAME), output, loss and gradients (grad.NAME) of
  * one run as a safetensors file. The bench must be `exact`. */
 weft_status bench_dump(bench *b, const char *path, weft_error *error);

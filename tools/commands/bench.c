@@ -1,5 +1,6 @@
 /* weft bench: times the workloads, or a model, and compares their rate with that of large matrix
- * products. */
+ * products, and with an earlier run. */
+#include "bench/against.h"
 #include "bench/bench.h"
 
 #include "machine.h"
@@ -18,7 +19,9 @@ typedef struct arguments {
     workload given;   /* the one of this model */
     bool train, json, growth;
     long runs, rounds, threads;
-    const char *dump;
+    const char *dump, *against;
+    double limit; /* per cent */
+    bool threads_given, precision_given, limit_given;
 } arguments;
 
 static void take_argument(void *into, char *text, const tool_parser *parser)
@@ -36,54 +39,108 @@ static void take_argument(void *into, char *text, const tool_parser *parser)
         tool_take_model_arg(&a->model, text, parser);
 }
 
-/* What is measured: the named workloads, the model, or all workloads. */
+/* Makes the model the only workload. */
+static void take_model(arguments *a)
+{
+    a->given = (workload){.name = weft__os_name(tool_model_name(&a->model)),
+                          .doc = a->train ? "whole Adam step" : "the outputs",
+                          .kind = a->train ? BENCH_STEP : BENCH_FORWARD};
+    a->workloads[a->n++] = &a->given;
+}
+
+/* What is measured: the named workloads, the model, those of --against, or all workloads. */
 static void choose(void *into, const tool_parser *parser)
 {
     arguments *a = into;
     const char *name = tool_model_name(&a->model);
     if (a->growth && (a->n || name || a->threads || a->dump || a->model.plan.precision))
         tool_usage_error(parser, "--growth chooses workloads, threads and precision itself");
+    if (a->against && (a->growth || a->dump))
+        tool_usage_error(parser, "--against excludes --growth and --dump");
+    if (a->limit_given && !a->against) tool_usage_error(parser, "--limit needs --against");
     if (a->dump && a->n != 1) tool_usage_error(parser, "--dump takes one workload");
     if (a->train && !name) tool_usage_error(parser, "--train needs MODEL or FILE.onnx");
-    if (name) {
-        a->given = (workload){.name = weft__os_name(name),
-                              .doc = a->train ? "whole Adam step" : "the outputs",
-                              .kind = a->train ? BENCH_STEP : BENCH_FORWARD};
-        a->workloads[a->n++] = &a->given;
+    if (name) take_model(a);
+    if (a->n || a->against) return;
+    while (a->n < workload_count()) {
+        a->workloads[a->n] = workload_at(a->n);
+        a->n++;
     }
-    for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
-    if (!a->n) a->n = workload_count();
 }
 
-typedef struct result {
-    bench_times times;
-    weft_plan_stats plan;
-    double gemm; /* flops per second: the best of those measured around and between the runs */
-    double tokens, peak_bytes;
-    int threads;
-} result;
+/* Takes a model and its options from a row of --against. */
+static weft_status take_old_model(arguments *a, const cJSON *row, weft_error *error)
+{
+    const cJSON *option, *options = cJSON_GetObjectItemCaseSensitive(row, "options");
+    a->model.model =
+        weft_model_find(cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "workload")));
+    cJSON_ArrayForEach(option, options)
+    {
+        if (a->model.n_options == WEFT_MODEL_OPTIONS)
+            return weft_error_set(error, WEFT_TOO_LARGE, a->against, "has too many model options");
+        a->model.options[a->model.n_options++] = cJSON_GetStringValue(option);
+    }
+    a->train = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(row, "train"));
+    take_model(a);
+    return WEFT_OK;
+}
 
-static weft_status measure_gemm(const arguments *a, result *r, weft_error *error)
+/* Without names, --against measures what its file did: workloads, or one model. */
+static weft_status choose_old(arguments *a, const against_file *old, weft_error *error)
+{
+    const cJSON *row;
+    cJSON_ArrayForEach(row, old->rows)
+    {
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "workload"));
+        const workload *w = workload_find(name);
+        if (!w && tool_ends_with(name, ".onnx"))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, old->path,
+                                  "measured a file: name it, and its options, on the command line");
+        if (!w && weft_model_find(name) && !a->n && !row->next)
+            return take_old_model(a, row, error);
+        if (!w)
+            return weft_error_set(error, WEFT_NOT_FOUND, old->path, "unknown workload \"%s\"",
+                                  name);
+        if (a->n == MAX_WORKLOADS)
+            return weft_error_set(error, WEFT_TOO_LARGE, old->path, "has more than %d workloads",
+                                  MAX_WORKLOADS);
+        a->workloads[a->n++] = w;
+    }
+    return WEFT_OK;
+}
+
+/* A workload to measure. */
+typedef struct task {
+    const workload *workload;
+    cJSON *row;      /* its results; owned by the list that is printed */
+    against_row old; /* with --against */
+    weft_precision precision;
+    int threads;
+    bool slower;
+} task;
+
+static weft_status measure_gemm(bench_result *r, weft_error *error)
 {
     double rate;
-    weft_status status = weft_measure_gemm(WEFT_F32, (int)a->threads, &rate, error);
+    weft_status status = weft_measure_gemm(WEFT_F32, r->threads, &rate, error);
     if (status == WEFT_OK && rate > r->gemm) r->gemm = rate;
     return status;
 }
 
 /* Rounds of runs. Matrix products are measured before, between and after them, so both see the same
  * state of the machine. The memory peak covers building, planning and the first runs. */
-static weft_status measure(const arguments *a, const workload *w, result *r, weft_error *error)
+static weft_status measure(const arguments *a, const task *t, bench_result *r, weft_error *error)
 {
     bench b;
     double *samples = NULL;
     size_t n = 0;
-    *r = (result){0};
-    weft_status status = measure_gemm(a, r, error);
+    const workload *w = t->workload;
+    *r = (bench_result){.threads = t->threads};
+    weft_status status = measure_gemm(r, error);
     if (status != WEFT_OK) return status;
     system_forget_peak();
-    const bench_request request = {.precision = a->model.plan.precision,
-                                   .threads = (int)a->threads,
+    const bench_request request = {.precision = t->precision,
+                                   .threads = t->threads,
                                    .given = w == &a->given ? &a->model : NULL};
     status = bench_open(&b, w, &request, error);
     if (status != WEFT_OK) return status;
@@ -91,7 +148,7 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
         bench_progress("%s: round %ld of %ld", w->name, round + 1, a->rounds);
         status = bench_row(&b, a->runs, &samples, &n, error);
         if (round == 0) r->peak_bytes = system_memory_peak();
-        if (status == WEFT_OK) status = measure_gemm(a, r, error);
+        if (status == WEFT_OK) status = measure_gemm(r, error);
     }
     bench_progress(NULL);
     r->times = bench_summary(samples, n);
@@ -100,62 +157,6 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     free(samples);
     bench_close(&b);
     return status;
-}
-
-/* Arena, states and the threads' workspaces. */
-static double plan_bytes(const result *r)
-{
-    return (double)r->plan.arena_bytes + (double)r->plan.state_bytes +
-           (double)r->plan.workspace_bytes * r->threads;
-}
-
-static cJSON *to_json(const workload *w, const result *r)
-{
-    const struct {
-        const char *name;
-        double value;
-    } numbers[] = {
-        {"runs", (double)r->times.n},
-        {"median_ms", 1e3 * r->times.median},
-        {"min_ms", 1e3 * r->times.min},
-        {"flops", r->plan.flops},
-        {"gflops", 1e-9 * r->plan.flops / r->times.min},
-        {"gemm_gflops", 1e-9 * r->gemm},
-        {"gemm_fraction", r->plan.flops / r->times.min / r->gemm},
-        {"tokens_per_second", r->tokens / r->times.min},
-        {"arena_bytes", (double)r->plan.arena_bytes},
-        {"state_bytes", (double)r->plan.state_bytes},
-        {"workspace_bytes", (double)r->plan.workspace_bytes * r->threads},
-        {"peak_bytes", r->peak_bytes},
-        {"barriers", (double)r->plan.barriers},
-        {"nodes", (double)r->plan.nodes},
-        {"fused", (double)r->plan.fused},
-    };
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "workload", w->name);
-    cJSON_AddStringToObject(json, "doc", w->doc);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (r->tokens > 0 || strcmp(numbers[i].name, "tokens_per_second") != 0)
-            cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
-    return json;
-}
-
-static void print_head(void)
-{
-    printf("%-18s %10s %10s %8s %7s %9s %9s %9s %8s %6s %7s\n", "workload", "median ms", "min ms",
-           "GFLOP/s", "of GEMM", "tokens/s", "plan MB", "peak MB", "barriers", "nodes", "fused");
-}
-
-static void print_result(const workload *w, const result *r)
-{
-    char tokens[32] = "-";
-    if (r->tokens > 0) snprintf(tokens, sizeof tokens, "%.0f", r->tokens / r->times.min);
-    tool_print_line(stdout, "%-18s %10.3f %10.3f %8.1f %7.2f %9s %9.1f %9.1f %8zu %6zu %7zu",
-                    w->name, 1e3 * r->times.median, 1e3 * r->times.min,
-                    1e-9 * r->plan.flops / r->times.min, r->plan.flops / r->times.min / r->gemm,
-                    tokens, 1e-6 * plan_bytes(r), 1e-6 * r->peak_bytes, r->plan.barriers,
-                    r->plan.nodes, r->plan.fused);
-    fflush(stdout);
 }
 
 static int dump(const arguments *a)
@@ -171,32 +172,142 @@ static int dump(const arguments *a)
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }
 
-static int run(const arguments *a)
+static against_figures figures_of(const bench_result *r)
+{
+    return (against_figures){.min_ms = 1e3 * r->times.min,
+                             .gemm_gflops = 1e-9 * r->gemm,
+                             .arena_bytes = (double)r->plan.arena_bytes,
+                             .plan_bytes = bench_plan_bytes(r)};
+}
+
+/* Describes a workload, and with --against finds its earlier row, whose threads and precision are
+ * the defaults. */
+static weft_status prepare(const arguments *a, const against_file *old, task *t, weft_error *error)
+{
+    char precision[8];
+    int length;
+    t->row = bench_describe(t->workload, t->workload == &a->given ? &a->model : NULL);
+    t->precision = a->model.plan.precision;
+    t->threads = (int)a->threads;
+    if (a->against) {
+        if (against_find(old, t->row, &t->old, error) != WEFT_OK) return error->status;
+        if (!a->threads_given) t->threads = t->old.threads;
+        if (!a->precision_given) t->precision = t->old.precision;
+    }
+    if (!t->threads) t->threads = weft_default_threads();
+    if (a->against && (t->threads != t->old.threads || t->precision != t->old.precision))
+        tool_print_line(stderr, "weft: warning: %s: \"%s\" had other threads or precision",
+                        old->path, t->workload->name);
+    const char *choice = tool_choice_at(TOOL_PRECISIONS, (int)t->precision, &length);
+    snprintf(precision, sizeof precision, "%.*s", length, choice);
+    cJSON_AddStringToObject(t->row, "precision", precision);
+    cJSON_AddNumberToObject(t->row, "threads", t->threads);
+    return WEFT_OK;
+}
+
+/* Measures a workload and compares it with its earlier row. One that seems slower is measured a
+ * second time, and the better result counts, because other programs may have disturbed the first. */
+static weft_status measure_against(const arguments *a, const task *t, bench_result *r,
+                                   against_result *found, weft_error *error)
+{
+    const double limit = 1e-2 * a->limit;
+    weft_status status = measure(a, t, r, error);
+    if (status != WEFT_OK) return status;
+    against_figures now = figures_of(r);
+    *found = against_compare(&t->old.figures, &now, limit);
+    if (!found->slower) return WEFT_OK;
+    bench_result again;
+    status = measure(a, t, &again, error);
+    if (status != WEFT_OK) return status;
+    now = figures_of(&again);
+    const against_result other = against_compare(&t->old.figures, &now, limit);
+    if (other.time < found->time) {
+        *r = again;
+        *found = other;
+    }
+    return WEFT_OK;
+}
+
+/* Measures a workload, and prints it unless JSON is wanted. */
+static weft_status run_task(const arguments *a, task *t, double *gemm, weft_error *error)
+{
+    bench_result r;
+    against_result found = {.slower = false};
+    const weft_status status =
+        a->against ? measure_against(a, t, &r, &found, error) : measure(a, t, &r, error);
+    if (status != WEFT_OK) return status;
+    if (r.gemm > *gemm) *gemm = r.gemm;
+    t->slower = found.slower;
+    bench_add_result(t->row, &r);
+    if (a->against) against_add(t->row, &found);
+    if (!a->json && a->against) against_print(t->workload->name, &found);
+    if (!a->json && !a->against) bench_print_result(t->workload, &r);
+    return WEFT_OK;
+}
+
+#define GEMM "C [6000, 2048] = A [6000, 512] B [512, 2048]"
+
+static void print_notes(const arguments *a, double gemm, size_t slower)
+{
+    if (!a->against) {
+        printf("\nRates are of the fastest run. GEMM: the best rate of " GEMM
+               "\nbefore, between and after the runs, %.1f GFLOP/s. plan: arena, states and "
+               "workspaces.\n",
+               1e-9 * gemm);
+        return;
+    }
+    printf("\nGFLOP: what GEMM, " GEMM ",\ncomputes in the time of the fastest run. change: of "
+           "this number. plan: arena, states and workspaces.\n");
+    tool_print_line(stdout, "Slower than in %s by more than %g %%: %zu of %zu.", a->against,
+                    a->limit, slower, a->n);
+}
+
+static void add_summary(cJSON *json, const arguments *a, size_t slower)
+{
+    cJSON *summary = cJSON_AddObjectToObject(json, "against");
+    cJSON_AddStringToObject(summary, "file", a->against);
+    cJSON_AddNumberToObject(summary, "limit", 1e-2 * a->limit);
+    cJSON_AddNumberToObject(summary, "slower", (double)slower);
+}
+
+/* Reads the file of --against and chooses its workloads, unless some are named. */
+static weft_status open_old(arguments *a, against_file *old, const cJSON *machine,
+                            weft_error *error)
+{
+    weft_status status = against_open(old, a->against, error);
+    if (status == WEFT_OK && !a->n) status = choose_old(a, old, error);
+    if (status == WEFT_OK) against_warn(old, machine);
+    return status;
+}
+
+static int run(arguments *a)
 {
     weft_error error = {0};
+    against_file old = {.path = NULL};
+    task tasks[MAX_WORKLOADS] = {{.workload = NULL}};
     double gemm = 0;
+    size_t slower = 0;
     cJSON *json = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(json, "workloads");
     weft_status status = weft__add_machine(json, &error);
-    if (status == WEFT_OK && !a->json) print_head();
+    if (status == WEFT_OK && a->against) status = open_old(a, &old, json, &error);
     for (size_t i = 0; i < a->n && status == WEFT_OK; i++) {
-        result r;
-        status = measure(a, a->workloads[i], &r, &error);
-        if (status != WEFT_OK) break;
-        r.threads = a->threads ? (int)a->threads
-                               : (int)cJSON_GetNumberValue(cJSON_GetObjectItem(json, "threads"));
-        if (r.gemm > gemm) gemm = r.gemm;
-        cJSON_AddItemToArray(list, to_json(a->workloads[i], &r));
-        if (!a->json) print_result(a->workloads[i], &r);
+        tasks[i].workload = a->workloads[i];
+        status = prepare(a, &old, &tasks[i], &error);
+        cJSON_AddItemToArray(list, tasks[i].row);
     }
-    if (status == WEFT_OK && a->json) return tool_print_json(json);
-    cJSON_Delete(json);
+    if (status == WEFT_OK && !a->json && a->against) against_print_head();
+    if (status == WEFT_OK && !a->json && !a->against) bench_print_head();
+    for (size_t i = 0; i < a->n && status == WEFT_OK; i++) {
+        status = run_task(a, &tasks[i], &gemm, &error);
+        slower += tasks[i].slower;
+    }
+    if (status == WEFT_OK && !a->json) print_notes(a, gemm, slower);
+    if (a->against) add_summary(json, a, slower);
+    against_close(&old);
+    if (status != WEFT_OK || !a->json) cJSON_Delete(json);
     if (status != WEFT_OK) return tool_fail(&error);
-    printf(
-        "\nRates are of the fastest run. GEMM: the best rate of C [6000, 2048] = A [6000, 512] B "
-        "[512, 2048]\nbefore, between and after the runs, %.1f GFLOP/s. plan: arena, "
-        "states and workspaces.\n",
-        1e-9 * gemm);
-    return EXIT_GOOD;
+    const int printed = a->json ? tool_print_json(json) : EXIT_GOOD;
+    return slower ? EXIT_ERROR : printed;
 }
 
 /* The list of workloads, at the end of the help; the caller frees it. NULL if out of memory. */
@@ -215,16 +326,27 @@ static char *list_workloads(void)
 static const tool_option options[] = {
     {"train", NULL, FIELD(train),
      "with MODEL or FILE.onnx: the whole training step (gradients, clipping, Adam)"},
-    {"precision", TOOL_PRECISIONS, FIELD(model.plan.precision), TOOL_PRECISION},
+    {"precision", TOOL_PRECISIONS, FIELD(model.plan.precision), TOOL_PRECISION,
+     TOOL_ALSO(arguments, precision_given)},
     {"runs", "N", FIELD(runs), "runs in a round, after one for warm-up; more if they are short", 1,
      1e5},
     {"rounds", "N", FIELD(rounds), "rounds, with matrix products measured between them", 1, 1000},
-    {"threads", "N", FIELD(threads), "threads (0: OpenMP's default)", 0, 1024},
+    {"threads", "N", FIELD(threads), "threads (0: OpenMP's default)", 0, 1024,
+     TOOL_ALSO(arguments, threads_given)},
     {"growth", NULL, FIELD(growth),
      "measure how time and arena grow with batch, length, layers and threads"},
     {"dump", "FILE", FIELD(dump),
      "instead of timing, write parameters, inputs, outputs and gradients of one run, without "
      "dropout, as a safetensors file"},
+    {"against", "FILE", FIELD(against),
+     "compare with FILE, an earlier output of --json: measure its workloads, or those named, with "
+     "its "
+     "threads and precision; exit status 1 if one is slower by more than --limit, or after an "
+     "error"},
+    {"limit", "PERCENT", FIELD(limit),
+     "with --against: growth, in per cent, of the time relative to that of matrix products in the "
+     "same run",
+     0, 1e12, TOOL_ALSO(arguments, limit_given)},
     {"json", NULL, FIELD(json), "print JSON"},
     {TOOL_INCLUDED(arguments, model, tool_model_options)},
     {0}};
@@ -232,7 +354,7 @@ static const tool_option options[] = {
 int cmd_bench(int argc, char **argv)
 {
     char *workloads = list_workloads();
-    arguments a = {.runs = 3, .rounds = 3};
+    arguments a = {.runs = 3, .rounds = 3, .limit = 3};
     const tool_command command = {
         .options = options,
         .usage = "[WORKLOAD...]\nMODEL [OPTION=VALUE...]\nFILE.onnx",
