@@ -7,9 +7,10 @@ $WEFT_BENCH_CACHE, and builds weft.
 Parts:
   models  the workloads of `weft bench`. Each peer computes on weft's own parameters and inputs, and its
           output and loss must agree with weft's within 1e-4; weft's gradients with PyTorch's in f64 within
-          1e-4 or twice the error of PyTorch's own in f32. Then the programs run in turn,
-          weft, peer, weft, peer, ...; each number is of the fastest run of all rounds, and a ratio is of
-          two such numbers. PyTorch has a malloc that keeps its memory, and runs as it is and by
+          1e-5 or four times the error of PyTorch's own in f32. For gradients, ReLUs have weft's signs in all
+          three; an input whose sign is another one in f64 must be below 1e-4 of its layer's root mean square.
+          Then the programs run in turn, weft, peer, weft, peer, ...; each number is of the fastest run of all
+          rounds, and a ratio is of two such numbers. PyTorch has a malloc that keeps its memory, and runs as it is and by
           torch.compile; ONNX Runtime has all its optimisations.
           Peaks of memory are those of whole processes; PyTorch's with malloc as it comes. With
           --precision bf16, weft stores and multiplies bf16 and PyTorch runs under autocast; then both are
@@ -36,6 +37,8 @@ from bench_common import Failed, call, print_table, progress
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = {"f32": 1e-4, "bf16": 2e-2}
+GRADIENTS = {"f32": (1e-5, 4), "bf16": (2e-2, 2)}  # the error, or this many times the peer's
+SIGNS = {"f32": 1e-4, "bf16": 1e-1}  # of inputs of ReLUs whose sign is not that in f64, over their layer's
 KEEP = str(1 << 33)
 PARTS = ("models", "files", "ops", "growth", "products", "decode", "quantised")
 NAMED_ONLY = 3  # of them
@@ -127,12 +130,16 @@ class Bench:
 
     def agrees(self, name, workload, first):
         a = first["agreement"]
-        limit = AGREEMENT[self.o.precision]
-        if not a["output"] <= limit:
+        precision = self.o.precision
+        limit, worse = GRADIENTS[precision]
+        if not a["output"] <= AGREEMENT[precision]:
             self.failures.append(f"{workload}: {name}'s output or loss differs from weft's by {a['output']:.1e}")
-        if not a["grad"] <= max(limit, 2 * a["grad_peer"]):
+        if not a["grad"] <= max(limit, worse * a["grad_peer"]):
             self.failures.append(f"{workload}: gradients are {a['grad']:.1e} from those in f64, {name}'s "
                                  f"{a['grad_peer']:.1e}")
+        if not a["sign"] <= SIGNS[precision]:
+            self.failures.append(f"{workload}: a ReLU's output has another sign than in f64, where its input is "
+                                 f"{a['sign']:.1e} of its layer's root mean square")
         self.note_versions(first)
         return a
 
@@ -194,7 +201,7 @@ class Bench:
         workload = f"{model} x {batch}"
         case = self.exported(model, batch)
         path, peers = f"{case}.onnx", FILES[model, batch]
-        agreement = {"output": self.file_difference(case), "grad": 0, "grad_peer": 0}
+        agreement = {"output": self.file_difference(case), "grad": 0, "grad_peer": 0, "sign": 0}
         self.agrees("PyTorch", workload, {"agreement": agreement})
         own, others = [], {name: {"agreement": agreement, "seconds": []} for name in peers}
         for i in range(self.o.rounds):

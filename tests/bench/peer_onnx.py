@@ -33,7 +33,7 @@ def main():
     names = [session.get_outputs()[0].name]
     difference = difference_of_arrays(session.run(names, arrays)[0], numpy.load(f"{case}.npy"))
     print(json.dumps({"onnxruntime": onnxruntime.__version__, "threads": a.threads,
-                      "agreement": {"compared": 1, "output": difference, "grad": 0, "grad_peer": 0},
+                      "agreement": {"compared": 1, "output": difference, "grad": 0, "grad_peer": 0, "sign": 0},
                       **measurements(lambda: session.run(names, arrays), a.runs, base)}))
 
 

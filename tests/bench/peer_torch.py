@@ -5,8 +5,9 @@
 
 Layers are written as a user writes them: F.linear, torch.matmul, F.softmax, F.layer_norm, F.dropout.
 --fused takes nn.TransformerEncoder in their place, whose inference runs fused kernels; --compile gives them
-to torch.compile. --bf16 runs them under autocast to bfloat16. --export writes the model, with its input and output (peer_onnx.py). Prints JSON: times, memory, and how far outputs are from weft's and gradients of both from those in f64 (norm of the
-difference over the norm, without dropout). Needs PyTorch and NumPy. tests/bench/compare runs it.
+to torch.compile. --bf16 runs them under autocast to bfloat16. --export writes the model, with its input and output
+(peer_onnx.py). Prints JSON: times, memory, and how far outputs are from weft's and gradients of both from those in f64
+(norm of the difference over the norm, without dropout). Needs PyTorch and NumPy. tests/bench/compare runs it.
 """
 import argparse
 import copy
@@ -31,7 +32,7 @@ def load(path):
                 continue
             begin, end = entry["data_offsets"]
             f.seek(8 + length + begin)
-            dtype = {"F32": numpy.float32, "I32": numpy.int32}[entry["dtype"]]
+            dtype = {"F32": numpy.float32, "I32": numpy.int32, "BOOL": numpy.bool_}[entry["dtype"]]
             array = numpy.frombuffer(f.read(end - begin), dtype).reshape(entry["shape"]).copy()
             tensors[name] = torch.from_numpy(array)
     return tensors
@@ -63,8 +64,32 @@ def attend(q, k, v, mask, dropout, training):
     return values.transpose(1, 2).reshape(values.shape[0], values.shape[2], -1)
 
 
-def feed_forward(p, name, x, dropout, training):
-    return linear(p, f"{name}.out", F.dropout(F.relu(linear(p, f"{name}.in", x)), dropout, training))
+class FixedSigns(torch.nn.Module):
+    """The ReLUs of a model, in order, with the signs of weft's: an input passes where weft's output is positive.
+    `largest` is the largest input with another sign, over the root mean square of its layer."""
+
+    def __init__(self, dump):
+        super().__init__()
+        found = Part(dump, "positive.")
+        self.positive = [found[str(i)] for i in range(len(found))]
+        self.used, self.largest = 0, 0.0
+
+    def forward(self, x):
+        if self.used == len(self.positive):
+            raise SystemExit(f"weft's results have the signs of {self.used} ReLUs only")
+        positive = self.positive[self.used].reshape(x.shape)
+        self.used += 1
+        wrong = x.detach()[positive != (x > 0)]
+        if len(wrong):
+            self.largest = max(self.largest, float(wrong.abs().max() / x.detach().square().mean().sqrt()))
+        return torch.where(positive, x, 0)
+
+
+def fix_signs(model, signs):
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, torch.nn.ReLU):
+                setattr(module, name, signs)
 
 
 class Model(torch.nn.Module):
@@ -74,6 +99,7 @@ class Model(torch.nn.Module):
         super().__init__()
         self.names = {}
         self.dropout = dropout
+        self.relu = torch.nn.ReLU()
         for name, tensor in params.items():
             if name.endswith(".weight"):
                 tensor = tensor.t().contiguous()
@@ -82,6 +108,9 @@ class Model(torch.nn.Module):
 
     def drop(self, x):
         return F.dropout(x, self.dropout, self.training)
+
+    def feed_forward(self, name, x):
+        return linear(self.names, f"{name}.out", self.drop(self.relu(linear(self.names, f"{name}.in", x))))
 
     def gradients(self):
         return {n: p.grad.t() if n.endswith(".weight") else p.grad for n, p in self.names.items()}
@@ -98,7 +127,7 @@ class Encoder(Model):
             q, k, v = qkv.permute(0, 2, 1, 3).chunk(3, dim=-1)
             a = linear(p, f"layer.{i}.attn.out", attend(q, k, v, None, 0.0, self.training))
             x = norm(p, f"layer.{i}.norm_attn", x + self.drop(a))
-            f = feed_forward(p, f"layer.{i}.ffn", x, self.dropout, self.training)
+            f = self.feed_forward(f"layer.{i}.ffn", x)
             x = norm(p, f"layer.{i}.norm_ffn", x + self.drop(f))
         return x
 
@@ -134,14 +163,14 @@ class Transformer(Model):
         x = self.embed(source)
         for i in range(self.layers):
             x = norm(p, f"enc.{i}.norm_attn", x + self.drop(self.attention(f"enc.{i}.attn", x, x, padding)))
-            f = feed_forward(p, f"enc.{i}.ffn", x, self.dropout, self.training)
+            f = self.feed_forward(f"enc.{i}.ffn", x)
             x = norm(p, f"enc.{i}.norm_ffn", x + self.drop(f))
         memory, x = x, self.embed(target)
         for i in range(self.layers):
             x = norm(p, f"dec.{i}.norm_attn", x + self.drop(self.attention(f"dec.{i}.attn", x, x, later)))
             c = self.attention(f"dec.{i}.cross", x, memory, padding)
             x = norm(p, f"dec.{i}.norm_cross", x + self.drop(c))
-            f = feed_forward(p, f"dec.{i}.ffn", x, self.dropout, self.training)
+            f = self.feed_forward(f"dec.{i}.ffn", x)
             x = norm(p, f"dec.{i}.norm_ffn", x + self.drop(f))
         return F.linear(x, p["embedding"])
 
@@ -277,19 +306,23 @@ class Work:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimizer.step()
 
-    def in_f64(self):
-        """What check() gives, computed in double precision by a copy."""
+    def fixed(self, signs, double):
+        """A copy without torch.compile, with weft's signs of ReLUs, in f64 if `double`."""
         other = copy.copy(self)
-        other.bf16 = False
+        other.bf16 = self.bf16 and not double
         if self.name == "lstm-step":
             other.lstm = copy.deepcopy(self.lstm)
-            other.lstm.lstm.double()
+            model = other.lstm.lstm
         else:
-            other.called = other.model = copy.deepcopy(self.model).double()
+            other.called = other.model = model = copy.deepcopy(self.model)
+            fix_signs(model, signs)
+        if not double:
+            return other
+        model.double()
         other.inputs = {n: t.detach().double() if t.is_floating_point() else t for n, t in self.inputs.items()}
         if self.name == "lstm-step":
             other.x = other.inputs["input"].requires_grad_()
-        return other.check()
+        return other
 
     def check(self):
         if self.forward_only:
@@ -312,23 +345,33 @@ def difference(got, wanted, floor=1e-30):
     return float(norm_of(got.double() - wanted.double()) / norm_of(wanted.double()).clamp_min(floor))
 
 
+def gradients(work, double):
+    """Those with weft's signs of ReLUs, and the largest input whose sign is not weft's."""
+    signs = FixedSigns(work.dump)
+    found = {n: t for n, t in work.fixed(signs, double).check().items() if n.startswith("grad.")}
+    if signs.used != len(signs.positive):
+        raise SystemExit(f"{work.name}: weft has {len(signs.positive)} ReLUs, the peer {signs.used}")
+    return found, signs.largest
+
+
 def agreement(work):
-    """How far the worst result is from weft's, and how many were held against them. Gradients of deep
-    networks in f32 are not determined to 1e-4 (where rounding turns the sign of what a ReLU gets, they
-    jump), so that those of both programs are held against those in f64. A gradient that is small
-    compared with the others (that of a bias of keys, which moves all scores of a query alike, is nothing but
-    rounding) is held against a part of the largest one."""
+    """How far the worst result is from weft's, and how many were held against them. Gradients of both programs are
+    held against those in f64. Where rounding changes the sign of a ReLU's input, a gradient jumps, in one program and
+    not in the other; so all three have weft's signs, and "sign" is the largest input with another sign in f64, which
+    must be tiny. A gradient that is small compared with the others (that of a bias of keys, which moves all scores of a
+    query alike, is nothing but rounding) is held against a part of the largest one."""
     found, dump = work.check(), work.dump
     missing = [n for n in dump if n.split(".")[0] in ("output", "loss", "grad") and n not in found]
     if missing:
         raise SystemExit(f"{work.name}: nothing to hold against weft's {missing[0]}")
     plain = [difference(t, dump[n]) for n, t in found.items() if not n.startswith("grad.")]
-    result = {"compared": len(found), "output": max(plain), "grad": 0.0, "grad_peer": 0.0}
+    result = {"compared": len(found), "output": max(plain), "grad": 0.0, "grad_peer": 0.0, "sign": 0.0}
     if len(found) > len(plain):
-        exact = {n: t for n, t in work.in_f64().items() if n.startswith("grad.")}
+        exact, result["sign"] = gradients(work, True)
+        own, _ = gradients(work, False)
         floor = 1e-3 * max(float(t.norm()) for t in exact.values())
         result["grad"] = max(difference(dump[n], t, floor) for n, t in exact.items())
-        result["grad_peer"] = max(difference(found[n], t, floor) for n, t in exact.items())
+        result["grad_peer"] = max(difference(own[n], t, floor) for n, t in exact.items())
     return result
 
 

@@ -236,6 +236,8 @@ case_benchmarks()
     expect 2 'no workload "gpt"' "$weft" bench small-forward gpt
     expect 2 "--train needs MODEL or FILE.onnx" "$weft" bench small-forward --train
     expect 2 "--dump takes one workload" "$weft" bench gpt --dump file
+    expect 0 "" "$weft" bench small-step --dump results
+    grep -aq '"positive.11":{"dtype":"BOOL","shape":\[2,7,1024\]' results || fail "no signs of the last relu"
 }
 
 # against STATUS TEXT ARGUMENT...: compares short runs with an earlier one.

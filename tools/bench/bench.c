@@ -138,6 +138,21 @@ static weft_status build_model(bench *b, const bench_request *r, weft_error *err
     return tool_take_error(weft_graph_error(m->graph), error);
 }
 
+/* Finds the outputs of relu; to be called before there is a backward pass. */
+static weft_status find_relus(bench *b, weft_error *error)
+{
+    const weft_graph *g = b->trial.m.graph;
+    const size_t n = weft_graph_node_count(g);
+    b->relus = calloc(n + 1, sizeof *b->relus);
+    if (!b->relus) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
+    for (size_t i = 0; i < n; i++) {
+        const weft_node_info node = weft_graph_node(g, i);
+        if (node.op == weft_op_find("relu"))
+            b->relus[b->n_relus++] = weft_value_from_id(g, node.first_out);
+    }
+    return WEFT_OK;
+}
+
 /* Adds the backward pass: targets are loss or output, then the gradients of wrt. */
 static weft_status add_gradients(bench *b, weft_error *error)
 {
@@ -148,7 +163,7 @@ static weft_status add_gradients(bench *b, weft_error *error)
     size_t n;
     const weft_value *params = weft_graph_params(g, &n);
     b->wrt = calloc(n + 1, sizeof *b->wrt);
-    b->targets = realloc(b->targets, (n + 3) * sizeof *b->targets);
+    b->targets = realloc(b->targets, (n + 3 + b->n_relus) * sizeof *b->targets);
     if (!b->wrt || !b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     if (n) memcpy(b->wrt, params, n * sizeof *params);
     b->n_wrt = n;
@@ -175,9 +190,12 @@ static weft_status choose_targets(bench *b, const bench_request *r, weft_error *
         b->n_targets = tool_targets(&b->trial.m, b->targets);
         return WEFT_OK;
     }
-    weft_status status = add_gradients(b, error);
-    if (status == WEFT_OK && r->exact) b->targets[b->n_targets++] = b->trial.m.built.outputs[0];
-    return status;
+    weft_status status = r->exact ? find_relus(b, error) : WEFT_OK;
+    if (status == WEFT_OK) status = add_gradients(b, error);
+    if (status != WEFT_OK || !r->exact) return status;
+    b->targets[b->n_targets++] = b->trial.m.built.outputs[0];
+    for (size_t i = 0; i < b->n_relus; i++) b->targets[b->n_targets++] = b->relus[i];
+    return WEFT_OK;
 }
 
 weft_status bench_open(bench *b, const workload *w, const bench_request *request, weft_error *error)
@@ -201,6 +219,7 @@ void bench_close(bench *b)
     trial_close(&b->trial);
     free(b->targets);
     free(b->wrt);
+    free(b->relus);
     *b = (bench){0};
 }
 
@@ -288,6 +307,25 @@ static weft_status put_value(weft_params *out, const bench *b, const char *prefi
     return status;
 }
 
+/* Where an output of relu, which is f32, is positive. */
+static weft_status put_positive(weft_params *out, const bench *b, size_t index, weft_error *error)
+{
+    const weft_shape shape = weft_shape_of(b->trial.m.graph, b->relus[index]);
+    const size_t n = weft_tensor_bytes(WEFT_BOOL, shape), bytes = n * sizeof(float);
+    char name[48];
+    weft_tensor to;
+    snprintf(name, sizeof name, "positive.%zu", index);
+    weft_status status = weft_params_add(out, name, WEFT_BOOL, shape, &to, error);
+    float *data = status == WEFT_OK ? malloc(bytes + 1) : NULL;
+    if (status == WEFT_OK && !data)
+        status = weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
+    if (status == WEFT_OK)
+        status = weft_session_fetch(b->trial.session, b->relus[index], data, bytes, error);
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) ((bool *)to.data)[i] = data[i] > 0;
+    free(data);
+    return status;
+}
+
 static weft_status put_inputs(weft_params *out, const bench *b, weft_error *error)
 {
     sample_inputs e;
@@ -312,6 +350,8 @@ static weft_status put_results(weft_params *out, const bench *b, weft_error *err
     for (size_t i = 0; i < b->n_wrt && status == WEFT_OK; i++)
         status = put_value(out, b, "grad.", weft_name_of(b->trial.m.graph, b->wrt[i]),
                            b->targets[1 + i], error);
+    for (size_t i = 0; i < b->n_relus && status == WEFT_OK; i++)
+        status = put_positive(out, b, i, error);
     return status;
 }
 

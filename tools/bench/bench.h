@@ -44,7 +44,8 @@ typedef struct bench {
     trial trial;
     weft_value *targets,
         *wrt; /* wrt: targets[1 ..] are gradients with respect to these; NULL without any */
-    size_t n_targets, n_wrt;
+    weft_value *relus; /* outputs of relu, if the bench is `exact` and computes gradients */
+    size_t n_targets, n_wrt, n_relus;
     double tokens; /* positions that a run reads */
 } bench;
 /* Must be closed if that was WEFT_OK. */
@@ -80,7 +81,9 @@ void bench_print_head(void);
 void bench_print_result(const workload *w, const bench_result *r);
 
 /* Writes parameters (param.NAME), inputs (input.NAME), output, loss and gradients (grad.NAME) of
- * one run as a safetensors file. The bench must be `exact`. */
+ * one run as a safetensors file. With gradients, also where the outputs of relu are positive
+ * (positive.N, N from 0 in the order of the graph): rounding decides that of inputs near 0, and
+ * gradients depend on it. The bench must be `exact`. */
 weft_status bench_dump(bench *b, const char *path, weft_error *error);
 
 /* How time and arena grow with batch, length, layers and threads; returns the exit status. */
