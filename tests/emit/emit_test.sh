@@ -18,11 +18,11 @@ prepare()
         layer_norm layer_norm_grad batch_norm batch_norm_grad cross_entropy log_softmax softmax_grad add_n variance tanh \
         add sum adam_update odd wide quantized matmul_quantized matmul_whole transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
     # Ops that have functions for bf16, some that are written around them, and models.
-    "$build/tests/emit_cases" bf16 --bf16 matmul sdpa sdpa_grad layer_norm_grad rms_norm_grad cross_entropy \
+    "$build/tests/emit_cases" bf16 --bf16 matmul matmul_tiles sdpa sdpa_grad layer_norm_grad rms_norm_grad cross_entropy \
         cross_entropy_grad sum mean prod max min variance logsumexp concat contiguous dropout bernoulli add_n softmax \
         log_softmax softmax_grad log_softmax_grad layer_norm rms_norm tanh where cast equal masked_fill odd \
         feed-forward encoder transformer gpt llama lstm mobilenet resnet >bf16.txt || fail "emit_cases --bf16"
-    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul sdpa sdpa_grad sum softmax layer_norm_grad add wide gpt \
+    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul matmul_tiles sdpa sdpa_grad sum softmax layer_norm_grad add wide gpt \
         lstm resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
