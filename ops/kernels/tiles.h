@@ -26,13 +26,13 @@ static inline int64_t tiles_words(int64_t k, bool pairs)
 
 #include "bf16_kernel.h"
 
-/* C [rows, columns] (+)= packed rows of A times a panel of B, over k numbers. */
+/* C [rows, GEMM_COLUMNS] (+)= packed rows of A times a panel of B, over k numbers; `columns` of C are
+ * used. With AMX, C and A have memory for whole tiles of rows. */
 typedef struct tiles_block {
     const T *a, *b;
     int64_t a_row, k;
     int64_t rows, columns;
     T *c;
-    int64_t c_row;
     bool add;
 } tiles_block;
 
@@ -64,13 +64,12 @@ static inline void tiles_close(void)
 SIMD_INLINE void tiles_whole(const bool more_rows, const bool more_columns, const tiles_block *o)
 {
     const size_t a_row = (size_t)o->a_row * sizeof(T), b_row = GEMM_COLUMNS * sizeof(T);
-    const size_t c_row = (size_t)o->c_row * sizeof(T);
-    T *c = o->c, *below = c + 16 * o->c_row;
+    T *c = o->c, *below = c + 16 * GEMM_COLUMNS;
     if (o->add) {
-        _tile_loadd(0, c, c_row);
-        if (more_columns) _tile_loadd(1, c + 16, c_row);
-        if (more_rows) _tile_loadd(2, below, c_row);
-        if (more_rows && more_columns) _tile_loadd(3, below + 16, c_row);
+        _tile_loadd(0, c, b_row);
+        if (more_columns) _tile_loadd(1, c + 16, b_row);
+        if (more_rows) _tile_loadd(2, below, b_row);
+        if (more_rows && more_columns) _tile_loadd(3, below + 16, b_row);
     } else {
         _tile_zero(0);
         _tile_zero(1);
@@ -95,13 +94,12 @@ SIMD_INLINE void tiles_whole(const bool more_rows, const bool more_columns, cons
         low += TILES_PART / 2;
         b += TILES_PART / 2 * GEMM_COLUMNS;
     }
-    _tile_stored(0, c, c_row);
-    if (more_columns) _tile_stored(1, c + 16, c_row);
-    if (more_rows) _tile_stored(2, below, c_row);
-    if (more_rows && more_columns) _tile_stored(3, below + 16, c_row);
+    _tile_stored(0, c, b_row);
+    if (more_columns) _tile_stored(1, c + 16, b_row);
+    if (more_rows) _tile_stored(2, below, b_row);
+    if (more_rows && more_columns) _tile_stored(3, below + 16, b_row);
 }
 
-/* A block whose rows and columns, rounded up to those of tiles, lie in the memory of C. */
 static inline void tiles_sums(const tiles_block *o)
 {
     if (o->rows > 16 && o->columns > 16)
@@ -112,11 +110,6 @@ static inline void tiles_sums(const tiles_block *o)
         tiles_whole(false, true, o);
     else
         tiles_whole(false, false, o);
-}
-
-static inline bool tiles_fit(const tiles_block *o)
-{
-    return o->rows % 16 == 0 && o->columns % 16 == 0;
 }
 
 #else
@@ -171,7 +164,7 @@ SIMD_INLINE void tiles_rows(const int height, const tiles_block *o)
         for (int i = 0; i < height; i++) {
             SIMD_UNROLL(2)
             for (int v = 0; v < 2; v++) {
-                simd_vector *out = (simd_vector *)(o->c + i * o->c_row + v * SIMD_LANES);
+                simd_vector *out = (simd_vector *)(o->c + i * GEMM_COLUMNS + v * SIMD_LANES);
                 const simd_vector part = simd_flush(sum[2 * i + v] + sum[2 * (height + i) + v]);
                 *out = simd_flush((add ? *out : (simd_vector){0}) + part);
             }
@@ -194,11 +187,6 @@ static inline void tiles_sums(const tiles_block *o)
     if (o->rows == (height)) tiles_rows_##height(o);
     TILES_EACH(TILES_CASE)
 #undef TILES_CASE
-}
-
-static inline bool tiles_fit(const tiles_block *o)
-{
-    return o->columns == GEMM_COLUMNS;
 }
 
 #endif

@@ -439,8 +439,7 @@ static size_t workspace_matmul_tiles(const weft_call *call)
 {
     const product p = tiles_product(call);
     if (!p.tiles_m) return 0;
-    const int64_t sums = call->out[0].dtype == WEFT_BF16 ? tiles_sums_of(&p) : 0;
-    return (size_t)(sums + tiles_workspace(&p, tiles_pairs())) * sizeof(float);
+    return (size_t)tiles_workspace(&p, tiles_pairs()) * sizeof(float);
 }
 
 static bool infer_matmul_tiles(weft_infer *infer)

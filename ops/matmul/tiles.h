@@ -1,9 +1,10 @@
 /* How products of matmul_tiles are cut: from shapes alone, so that the planner and the kernels agree.
  *
- * A task computes a block of C of all k. It packs its rows of A and, for as many columns as a panel
- * has, uses a panel of B. If several tasks share the columns, B is packed for all of them in a phase
- * of its own. The packed rows of a task stay in its thread's workspace for the next one, if they are
- * the same. */
+ * A task computes a block of C. It packs its rows of A and multiplies them by panels of B, whose sums,
+ * strips, it then writes, some side by side, so that lines of C are written whole. If several tasks
+ * share the columns, B is packed for all of them in a phase of its own. The packed rows stay in a
+ * thread's workspace for its next task, if that has the same. Where k is above TILES_KEPT, a task
+ * packs a piece of k at a time and has all its strips. */
 #ifndef WEFT_OPS_MATMUL_TILES_H
 #define WEFT_OPS_MATMUL_TILES_H
 
@@ -17,6 +18,10 @@
 /* Rows of a task, at most; columns of a group of panels, which a task of the first phase packs. */
 #define TILES_ROWS  256
 #define TILES_GROUP 64
+/* Columns of strips that are written together; columns of a task with all its strips, which stay in
+ * the second-level cache. */
+#define TILES_WRITTEN 128
+#define TILES_DEEP    512
 /* A product is cut into as many tasks, if each then has TILES_FLOPS flops. */
 #define TILES_FLOPS 4e6
 #define TILES_TASKS 20
@@ -44,6 +49,8 @@ static inline product tiles_product(const weft_call *call)
     if ((double)columns > flops / (double)p.tiles_m) columns = (int64_t)(flops / (double)p.tiles_m);
     if (columns > most) columns = most;
     if (columns < 1) columns = 1;
+    if (p.k > TILES_KEPT && columns < ceil_div(p.n, TILES_DEEP))
+        columns = ceil_div(p.n, TILES_DEEP);
     p.tile_n = ceil_div(ceil_div(p.n, columns), TILES_GROUP) * TILES_GROUP;
     p.tiles_n = ceil_div(p.n, p.tile_n);
     p.shared = p.tiles_m > 1 ? SHARED_B : SHARED_NONE;
@@ -56,19 +63,20 @@ static inline int64_t tiles_row(int64_t k, bool pairs)
     return tiles_words(k < TILES_KEPT ? k : TILES_KEPT, pairs) + TILES_APART;
 }
 
-/* Elements of the sums of a task, which a result in bf16 needs. */
-static inline int64_t tiles_sums_of(const product *p)
+/* Columns of the strips that a task of n columns has at a time. */
+static inline int64_t tiles_columns(int64_t n, int64_t k)
 {
-    return (p->m < p->tile_m ? p->m : p->tile_m) * p->tile_n;
+    return k <= TILES_KEPT && n > TILES_WRITTEN ? TILES_WRITTEN : n;
 }
 
-/* Of a task's workspace, with any instruction set: a corner of C, a panel, and packed rows. */
+/* Elements of a task's workspace, with any instruction set: strips, a panel, and packed rows. */
 static inline int64_t tiles_workspace(const product *p, bool pairs)
 {
     const int64_t rows = p->m < p->tile_m ? p->m : p->tile_m;
     const int64_t depth = p->k < TILES_DEPTH ? p->k : TILES_DEPTH;
-    return TILES_EVEN * GEMM_MAX_WIDTH + tiles_words(depth, pairs) * GEMM_MAX_WIDTH +
-           (pairs ? ceil_div(rows, 16) * 16 : rows) * tiles_row(p->k, pairs);
+    const int64_t even = ceil_div(rows, TILES_EVEN) * TILES_EVEN;
+    return even * tiles_columns(p->tile_n, p->k) + tiles_words(depth, pairs) * GEMM_MAX_WIDTH +
+           (pairs ? even : rows) * tiles_row(p->k, pairs);
 }
 
 /* Elements of all B, packed, with the columns of the last panel. */

@@ -17,63 +17,70 @@ typedef struct tiles_task {
     int64_t m, n, k;
     bf16_matrix a, b;
     const T *panels; /* all columns of this batch packed, or NULL */
-    T *c;
+    void *c;
+    bool wide; /* C is f32 */
     int64_t c_row;
-    T *workspace; /* a corner of C, a panel, and the packed rows */
+    T *workspace; /* strips of sums, a panel, and the packed rows */
     bool packed;  /* the rows are there */
 } tiles_task;
 
-/* One block of sums; at the edges through a corner, since kernels write whole vectors. */
-static void write_block(const tiles_block *block, T *corner)
+/* Adds the products of numbers [p, p + depth) of k to a strip, the sums [m, GEMM_COLUMNS] of the panel
+ * from column j on. `rows` are packed from p on. */
+static void add_strip(const tiles_task *o, int64_t j, int64_t p, int64_t depth, const T *rows,
+                      T *panel, T *sums)
 {
-    if (tiles_fit(block)) {
-        tiles_sums(block);
-        return;
-    }
-    tiles_block o = *block;
-    o.c = corner;
-    o.c_row = GEMM_COLUMNS;
-    const size_t bytes = (size_t)o.columns * sizeof(T);
-    for (int64_t r = 0; o.add && r < o.rows; r++)
-        memcpy(corner + r * GEMM_COLUMNS, block->c + r * block->c_row, bytes);
-    tiles_sums(&o);
-    for (int64_t r = 0; r < o.rows; r++)
-        memcpy(block->c + r * block->c_row, corner + r * GEMM_COLUMNS, bytes);
+    const int64_t width = o->n - j < GEMM_COLUMNS ? o->n - j : GEMM_COLUMNS;
+    const T *columns = panel;
+    if (o->panels)
+        columns = o->panels + j / GEMM_COLUMNS * tiles_panel(o->k) + p / BF16_EACH * GEMM_COLUMNS;
+    else
+        tiles_pack_panels(bf16_at(o->b, p, j), width, depth, panel);
+    for (int64_t i = 0; i < o->m; i += TILES_HEIGHT)
+        tiles_sums(&(tiles_block){.a = rows + i * tiles_row(o->k, PAIRS),
+                                  .b = columns,
+                                  .a_row = tiles_row(o->k, PAIRS),
+                                  .k = depth,
+                                  .rows = o->m - i < TILES_HEIGHT ? o->m - i : TILES_HEIGHT,
+                                  .columns = width,
+                                  .c = sums + i * GEMM_COLUMNS,
+                                  .add = p > 0});
+}
+
+/* Writes columns [first, last) of C from their strips, `strip` elements each. */
+static void write_strips(const tiles_task *o, int64_t first, int64_t last, const T *sums,
+                         int64_t strip)
+{
+    for (int64_t i = 0; i < o->m; i++)
+        for (int64_t j = first; j < last; j += GEMM_COLUMNS) {
+            const int64_t width = last - j < GEMM_COLUMNS ? last - j : GEMM_COLUMNS;
+            const T *from = sums + (j - first) / GEMM_COLUMNS * strip + i * GEMM_COLUMNS;
+            if (o->wide)
+                memcpy((T *)o->c + i * o->c_row + j, from, (size_t)width * sizeof(T));
+            else
+                half_narrow(from, (uint16_t *)o->c + i * o->c_row + j, width);
+        }
 }
 
 /* Not inlined: see float_env_flush. */
 static __attribute__((noinline)) void tiles_task_sums(const tiles_task *o)
 {
     const bool kept = o->k <= TILES_KEPT;
-    const int64_t row = tiles_row(o->k, PAIRS);
-    T *corner = o->workspace, *panel = corner + TILES_HEIGHT * GEMM_COLUMNS;
+    const int64_t strip = ceil_div(o->m, TILES_EVEN) * TILES_EVEN * GEMM_COLUMNS;
+    const int64_t columns = tiles_columns(o->n, o->k), row = tiles_row(o->k, PAIRS);
+    T *sums = o->workspace, *panel = sums + ceil_div(columns, GEMM_COLUMNS) * strip;
     T *rows = panel + tiles_panel(o->k < TILES_DEPTH ? o->k : TILES_DEPTH);
     tiles_open();
     if (kept && !o->packed) tiles_pack_rows(o->a, o->m, o->k, rows, row);
-    for (int64_t p = 0; p < o->k; p += TILES_DEPTH) {
-        const int64_t depth = o->k - p < TILES_DEPTH ? o->k - p : TILES_DEPTH;
-        if (!kept) tiles_pack_rows(bf16_at(o->a, 0, p), o->m, depth, rows, row);
-        for (int64_t j = 0; j < o->n; j += GEMM_COLUMNS) {
-            const int64_t width = o->n - j < GEMM_COLUMNS ? o->n - j : GEMM_COLUMNS;
-            const T *columns = panel;
-            if (o->panels)
-                columns =
-                    o->panels + j / GEMM_COLUMNS * tiles_panel(o->k) + p / BF16_EACH * GEMM_COLUMNS;
-            else
-                tiles_pack_panels(bf16_at(o->b, p, j), width, depth, panel);
-            for (int64_t i = 0; i < o->m; i += TILES_HEIGHT)
-                write_block(
-                    &(tiles_block){.a = rows + i * row + (kept ? p / BF16_EACH : 0),
-                                   .b = columns,
-                                   .a_row = row,
-                                   .k = depth,
-                                   .rows = o->m - i < TILES_HEIGHT ? o->m - i : TILES_HEIGHT,
-                                   .columns = width,
-                                   .c = o->c + i * o->c_row + j,
-                                   .c_row = o->c_row,
-                                   .add = p > 0},
-                    corner);
+    for (int64_t first = 0; first < o->n; first += columns) {
+        const int64_t last = first + columns < o->n ? first + columns : o->n;
+        for (int64_t p = 0; p < o->k; p += TILES_DEPTH) {
+            const int64_t depth = o->k - p < TILES_DEPTH ? o->k - p : TILES_DEPTH;
+            if (!kept) tiles_pack_rows(bf16_at(o->a, 0, p), o->m, depth, rows, row);
+            for (int64_t j = first; j < last; j += GEMM_COLUMNS)
+                add_strip(o, j, p, depth, rows + (kept ? p / BF16_EACH : 0), panel,
+                          sums + (j - first) / GEMM_COLUMNS * strip);
         }
+        write_strips(o, first, last, sums, strip);
     }
     tiles_close();
 }
@@ -111,35 +118,29 @@ KERNEL(matmul_tiles)
         b.data = (const char *)b.data + batch_offset(tb, tc, batch) * (b.wide ? 4 : 2);
     }
     const bool wide = tc->dtype == WEFT_F32;
-    char *c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * (wide ? 4 : 2);
-    T *workspace = weft_call_workspace(call);
+    const int64_t bytes = wide ? 4 : 2;
+    int64_t *tag = weft_call_panel_tag(call);
+    const int64_t name = 1 + batch * p.tiles_m + row / p.tile_m;
     tiles_task task = {.m = row + p.tile_m < p.m ? p.tile_m : p.m - row,
                        .n = column + p.tile_n < p.n ? p.tile_n : p.n - column,
                        .k = p.k,
                        .a = bf16_at(a, row, 0),
                        .b = bf16_at(b, 0, column),
-                       .c = wide ? (T *)c : workspace,
-                       .c_row = wide ? p.n : p.tile_n,
-                       .workspace = workspace + (wide ? 0 : tiles_sums_of(&p))};
+                       .c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * bytes,
+                       .wide = wide,
+                       .c_row = p.n,
+                       .workspace = weft_call_workspace(call),
+                       .packed = *tag == name};
     if (p.shared)
         task.panels = (T *)call->scratch + batch * tiles_packed_columns(&p, PAIRS) +
                       column / GEMM_COLUMNS * tiles_panel(p.k);
-    int64_t *tag = weft_call_panel_tag(call);
-    const int64_t name = 1 + batch * p.tiles_m + row / p.tile_m;
-    task.packed = *tag == name;
     *tag = p.k <= TILES_KEPT ? name : 0;
-    if (p.k) {
-        const float_env env = float_env_flush();
-        tiles_task_sums(&task);
-        float_env_restore(env);
-    }
-    for (int64_t i = 0; i < task.m; i++) {
-        char *to = c + i * p.n * (wide ? 4 : 2);
-        if (!p.k)
-            memset(to, 0, (size_t)(task.n * (wide ? 4 : 2)));
-        else if (!wide)
-            half_narrow(task.c + i * task.c_row, (uint16_t *)to, task.n);
-    }
+    for (int64_t i = 0; !p.k && i < task.m; i++)
+        memset((char *)task.c + i * p.n * bytes, 0, (size_t)(task.n * bytes));
+    if (!p.k) return;
+    const float_env env = float_env_flush();
+    tiles_task_sums(&task);
+    float_env_restore(env);
 }
 
 #endif
