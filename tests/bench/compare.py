@@ -13,7 +13,7 @@ Parts:
           rounds, and a ratio is of two such numbers. PyTorch has a malloc that keeps its memory, and runs as it is and by
           torch.compile; ONNX Runtime has all its optimisations.
           Peaks of memory are those of whole processes; PyTorch's with malloc as it comes. With
-          --precision bf16, weft stores and multiplies bf16 and PyTorch runs under autocast; then both are
+          --precision bf16 or bf16-tiles, weft stores and multiplies bf16 and PyTorch runs under autocast; then both are
           held against each other within 2e-2, and ONNX Runtime is left out.
   files   ONNX files of models with random weights, exported by PyTorch: the same peers on the same files.
   ops     single ops: op_bench and op_bench.py.
@@ -36,9 +36,10 @@ import sys
 from bench_common import Failed, call, print_table, progress
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-AGREEMENT = {"f32": 1e-4, "bf16": 2e-2}
-GRADIENTS = {"f32": (1e-5, 4), "bf16": (2e-2, 2)}  # the error, or this many times the peer's
-SIGNS = {"f32": 1e-4, "bf16": 1e-1}  # of inputs of ReLUs whose sign is not that in f64, over their layer's
+AGREEMENT = {"f32": 1e-4, "bf16": 2e-2, "bf16-tiles": 2e-2}
+GRADIENTS = {"f32": (1e-5, 4), "bf16": (2e-2, 2), "bf16-tiles": (2e-2, 2)}  # the error, or this many times the peer's
+# Of inputs of ReLUs whose sign is not that in f64, over their layer's.
+SIGNS = {"f32": 1e-4, "bf16": 1e-1, "bf16-tiles": 1e-1}
 KEEP = str(1 << 33)
 PARTS = ("models", "files", "ops", "growth", "products", "decode", "quantised")
 NAMED_ONLY = 3  # of them
@@ -116,7 +117,7 @@ class Bench:
     def peer(self, name, workload, dump, *more, env=None):
         if name != "ONNX Runtime":
             way = {"nn.TransformerEncoder": ["--fused"], "torch.compile": ["--compile"]}.get(name, [])
-            way = way + ["--bf16"] if self.o.precision == "bf16" else way
+            way = way + ["--bf16"] if self.o.precision != "f32" else way
             return self.script("peer_torch.py", workload, dump, *way, *more, env=env)
         model = os.path.join(self.o.cache, f"{workload}.onnx")
         if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(dump):
@@ -404,7 +405,7 @@ def main():
                         help=",".join(PARTS) + " (all but the last three)")
     parser.add_argument("--files", nargs="+", default=[], metavar="TEXT", help="files whose name contains one (all)")
     parser.add_argument("--ops", nargs="+", default=[], metavar="TEXT", help="ops whose name contains one (all)")
-    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of the models (f32)")
+    parser.add_argument("--precision", choices=("f32", "bf16", "bf16-tiles"), default="f32", help="of the models (f32)")
     parser.add_argument("--rounds", type=int, default=5, help="in which every program runs once (5)")
     parser.add_argument("--runs", type=int, default=3, help="of a program in a round, at least (3)")
     parser.add_argument("--threads", type=int, default=2, help="of every program (2)")
