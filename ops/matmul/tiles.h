@@ -60,7 +60,8 @@ static inline product tiles_product(const weft_call *call)
 /* From one packed row to the next. */
 static inline int64_t tiles_row(int64_t k, bool pairs)
 {
-    return tiles_words(k < TILES_KEPT ? k : TILES_KEPT, pairs) + TILES_APART;
+    const int64_t words = tiles_words(k < TILES_KEPT ? k : TILES_KEPT, pairs);
+    return ceil_div(words, TILES_APART) * TILES_APART + TILES_APART;
 }
 
 /* Columns of the strips that a task of n columns has at a time. */
@@ -69,7 +70,7 @@ static inline int64_t tiles_columns(int64_t n, int64_t k)
     return k <= TILES_KEPT && n > TILES_WRITTEN ? TILES_WRITTEN : n;
 }
 
-/* Elements of a task's workspace, with any instruction set: strips, a panel, and packed rows. */
+/* Elements of a task's workspace, with any instruction set: a panel, packed rows, and strips. */
 static inline int64_t tiles_workspace(const product *p, bool pairs)
 {
     const int64_t rows = p->m < p->tile_m ? p->m : p->tile_m;

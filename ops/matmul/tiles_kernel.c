@@ -20,7 +20,7 @@ typedef struct tiles_task {
     void *c;
     bool wide; /* C is f32 */
     int64_t c_row;
-    T *workspace; /* strips of sums, a panel, and the packed rows */
+    T *workspace; /* a panel, the packed rows, and strips of sums */
     bool packed;  /* the rows are there */
 } tiles_task;
 
@@ -67,8 +67,10 @@ static __attribute__((noinline)) void tiles_task_sums(const tiles_task *o)
     const bool kept = o->k <= TILES_KEPT;
     const int64_t strip = ceil_div(o->m, TILES_EVEN) * TILES_EVEN * GEMM_COLUMNS;
     const int64_t columns = tiles_columns(o->n, o->k), row = tiles_row(o->k, PAIRS);
-    T *sums = o->workspace, *panel = sums + ceil_div(columns, GEMM_COLUMNS) * strip;
+    /* The rows lie at the same place for each task that has them. */
+    T *panel = o->workspace;
     T *rows = panel + tiles_panel(o->k < TILES_DEPTH ? o->k : TILES_DEPTH);
+    T *sums = rows + (PAIRS ? strip / GEMM_COLUMNS : o->m) * row;
     tiles_open();
     if (kept && !o->packed) tiles_pack_rows(o->a, o->m, o->k, rows, row);
     for (int64_t first = 0; first < o->n; first += columns) {

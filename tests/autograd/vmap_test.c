@@ -241,7 +241,8 @@ static void check_case(op_case *c, outcome *o)
     c->g = weft_graph_new();
     if (build(c)) {
         /* Some sums of numbers of at most 2, in another order. */
-        const double limit = c->dtype == WEFT_F64 ? 1e-14 : 1e-6;
+        const bool wide = weft_dtype_of(c->g, c->targets[0]) == WEFT_F64;
+        const double limit = wide ? 1e-14 : 1e-6;
         double off[2];
         run_case(c, off);
         o->checked++;

@@ -266,4 +266,11 @@ static void draw_matmul(exact_case *c)
     exact_input(c, dims(other, second + 4 - other));
 }
 
-const exact_op exact_matmul_ops[] = {{"matmul", draw_matmul}, {NULL, NULL}};
+static void draw_matmul_tiles(exact_case *c)
+{
+    c->dtype = WEFT_F32;
+    draw_matmul(c);
+}
+
+const exact_op exact_matmul_ops[] = {
+    {"matmul", draw_matmul}, {"matmul_tiles", draw_matmul_tiles}, {NULL, NULL}};
