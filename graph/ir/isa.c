@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +125,18 @@ static weft_isa detect(void)
 #endif
 }
 
+/* The best of this processor, which is asked once. */
+static weft_isa offered(void)
+{
+    static atomic_int found = -1;
+    int isa = atomic_load_explicit(&found, memory_order_relaxed);
+    if (isa < 0) {
+        isa = (int)detect();
+        atomic_store_explicit(&found, isa, memory_order_relaxed);
+    }
+    return (weft_isa)isa;
+}
+
 /* WEFT_ISA names an instruction set that the processor or the build lacks. */
 static void report_missing(const char *wanted, weft_isa best)
 {
@@ -136,7 +149,7 @@ static void report_missing(const char *wanted, weft_isa best)
 
 weft_isa weft__isa_best(void)
 {
-    weft_isa best = detect();
+    const weft_isa best = offered();
     const char *wanted = getenv("WEFT_ISA");
     for (int i = 0; wanted && i < WEFT_ISAS; i++) {
         if (strcmp(wanted, names[i]) != 0) continue;
