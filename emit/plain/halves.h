@@ -138,29 +138,26 @@ static float bf16_tiles(const void *a, int a_half, int a_first, int a_step, cons
     return total;
 }
 
-/* The product of a batch whose operands begin at a_first and so on. */
+/* The product of a batch whose operands begin at a_first and so on; `dot` sums an element. */
+static void
+bf16_elements(float (*dot)(const void *, int, int, int, const void *, int, int, int, int),
+              const void *a, int a_first, int ai, int ak, const void *b, int b_first, int bk,
+              int bj, void *c, int c_first, int ci, int m, int n, int k, int halves)
+{
+    int i, j;
+    for (i = 0; i < m; i++)
+        for (j = 0; j < n; j++)
+            operand_put(c, halves >> 2 & 1, c_first + i * ci + j,
+                        dot(a, halves & 1, a_first + i * ai, ak, b, halves >> 1 & 1,
+                            b_first + j * bj, bk, k));
+}
+
 static void bf16_product(const void *a, int a_first, int ai, int ak, const void *b, int b_first,
                          int bk, int bj, void *c, int c_first, int ci, int m, int n, int k,
                          int halves)
 {
-    int i, j;
-    for (i = 0; i < m; i++)
-        for (j = 0; j < n; j++)
-            operand_put(c, halves >> 2 & 1, c_first + i * ci + j,
-                        bf16_dot(a, halves & 1, a_first + i * ai, ak, b, halves >> 1 & 1,
-                                 b_first + j * bj, bk, k));
-}
-
-static void bf16_tiles_product(const void *a, int a_first, int ai, int ak, const void *b,
-                               int b_first, int bk, int bj, void *c, int c_first, int ci, int m,
-                               int n, int k, int halves)
-{
-    int i, j;
-    for (i = 0; i < m; i++)
-        for (j = 0; j < n; j++)
-            operand_put(c, halves >> 2 & 1, c_first + i * ci + j,
-                        bf16_tiles(a, halves & 1, a_first + i * ai, ak, b, halves >> 1 & 1,
-                                   b_first + j * bj, bk, k));
+    bf16_elements(bf16_dot, a, a_first, ai, ak, b, b_first, bk, bj, c, c_first, ci, m, n, k,
+                  halves);
 }
 
 static void matmul_chain_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
@@ -183,7 +180,7 @@ static void matmul_batch_halves(const void *a, int ai, int ak, const void *b, in
 static void matmul_tiles_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
                                 void *c, int ci, int m, int n, int k, int halves)
 {
-    bf16_tiles_product(a, 0, ai, ak, b, 0, bk, bj, c, 0, ci, m, n, k, halves);
+    bf16_elements(bf16_tiles, a, 0, ai, ak, b, 0, bk, bj, c, 0, ci, m, n, k, halves);
 }
 
 static void matmul_batch_tiles_halves(const void *a, int ai, int ak, const void *b, int bk, int bj,
@@ -194,9 +191,9 @@ static void matmul_batch_tiles_halves(const void *a, int ai, int ak, const void 
     int d, batches = 1, i;
     for (d = 0; d < rank; d++) batches *= size[d];
     for (i = 0; i < batches; i++)
-        bf16_tiles_product(a, offset_of(size, a_stride, rank, i), ai, ak, b,
-                           offset_of(size, b_stride, rank, i), bk, bj, c, i * c_step, n, m, n, k,
-                           halves);
+        bf16_elements(bf16_tiles, a, offset_of(size, a_stride, rank, i), ai, ak, b,
+                      offset_of(size, b_stride, rank, i), bk, bj, c, i * c_step, n, m, n, k,
+                      halves);
 }
 
 static void matmul_tiles(const float *a, int ai, int ak, const float *b, int bk, int bj, float *c,

@@ -2,7 +2,7 @@
  * has no batch and the rows of a have one stride, the batch of a becomes rows. Each product is cut
  * into tiles of rows and columns, which threads compute one at a time (kernels/gemm_kernel.h, or
  * the library that WEFT_GEMM names). */
-#include "tiles.h"
+#include "product.h"
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -159,7 +159,7 @@ static size_t workspace_matmul(const weft_call *call)
     return (size_t)(bf16_workspace(rows, p.k, bf16_pairs()) + m * n) * sizeof(float);
 }
 
-static void cost_matmul(const weft_call *call, weft_cost *cost)
+void weft__product_cost(const weft_call *call, weft_cost *cost)
 {
     product p = product_of(call);
     double m = (double)p.m, n = (double)p.n, k = (double)p.k, size;
@@ -169,7 +169,7 @@ static void cost_matmul(const weft_call *call, weft_cost *cost)
                           (double)weft_shape_numel(call->in[1].shape) + m * n * (double)p.batches);
 }
 
-static bool infer_matmul(weft_infer *infer)
+bool weft__product_infer(weft_infer *infer)
 {
     char ta[128], tb[128];
     if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1) ||
@@ -202,10 +202,8 @@ static weft_value flat(weft_graph *g, weft_value x)
     return weft_reshape(g, x, WEFT_SHAPE(-1, weft_dim_of(g, x, -1)));
 }
 
-typedef weft_value product_builder(weft_graph *graph, weft_value a, weft_value b);
-
 /* da = dy b^T, db = a^T dy. For a b without a batch, db is one product over the rows of all. */
-static void vjp_product(weft_vjp *v, product_builder *multiply)
+void weft__product_vjp(weft_vjp *v, product_builder *multiply)
 {
     weft_graph *g = v->graph;
     weft_value a = v->in[0], b = v->in[1], dy = v->grad_out[0];
@@ -221,11 +219,11 @@ static void vjp_product(weft_vjp *v, product_builder *multiply)
 
 static void vjp_matmul(weft_vjp *v)
 {
-    vjp_product(v, weft_matmul);
+    weft__product_vjp(v, weft_matmul);
 }
 
 /* The batch is in front of the dimensions that broadcast. With one b for all, all rows are one matrix. */
-static void batch_product(weft_batch *b, product_builder *multiply)
+void weft__product_batch(weft_batch *b, product_builder *multiply)
 {
     weft_graph *g = b->graph;
     const int ranks[] = {weft_rank_of(g, b->one_in[0]), weft_rank_of(g, b->one_in[1])};
@@ -244,7 +242,7 @@ static void batch_product(weft_batch *b, product_builder *multiply)
 
 static void batch_matmul(weft_batch *b)
 {
-    batch_product(b, weft_matmul);
+    weft__product_batch(b, weft_matmul);
 }
 
 static const weft_sample samples_matmul[] = {
@@ -284,19 +282,15 @@ static void batch_strides(const weft_tensor *t, const weft_tensor *c, int64_t st
     }
 }
 
-/* How elements are summed: by chains, by dots, or as matmul_tiles has it. */
-typedef enum source_form { CHAINS, DOTS, TILES } source_form;
-
-/* Rows [first, first + m) of every product of the batch. */
-static void source_rows(weft_source *s, const product *p, int64_t first, int64_t m,
-                        source_form form)
+void weft__product_source(weft_source *s, const product *p, int64_t first, int64_t m,
+                          product_form form)
 {
     static const char *const names[][2] = {
         {"matmul_chain", "matmul_batch"},
         {"matmul_dots", "matmul_batch_dots"},
         {"matmul_tiles", "matmul_batch_tiles"},
     };
-    const bool dots = form == DOTS;
+    const bool dots = form == PRODUCT_DOTS;
     const weft_tensor *c = &s->out[0];
     const source_matrix a = source_matrix_of(&s->in[0]), b = source_matrix_of(&s->in[1]);
     const int batch_rank = p->rows_joined ? 0 : c->shape.rank - 2;
@@ -350,7 +344,7 @@ static void source_matmul(weft_source *s)
     const bool dots = !product_is_narrow(&call) && !p.shared && dense_a && dense_b &&
                       p.k >= (p.n < DOT_COLUMNS ? MIN_FEW_DOT : MIN_DOT);
     if (!p.tiles_m) {
-        source_rows(s, &p, 0, 0, CHAINS);
+        weft__product_source(s, &p, 0, 0, PRODUCT_CHAINS);
         return;
     }
     for (int64_t first = 0; first < p.m;) {
@@ -358,7 +352,7 @@ static void source_matmul(weft_source *s)
         const int64_t left = p.m - first, whole = left / p.tile_m * p.tile_m;
         const int64_t rows = whole ? whole : left, tile = whole ? p.tile_m : left;
         const bool by_dots = dots && (p.n == 1 || (tile < PACKING_ROWS && !plain));
-        source_rows(s, &p, first, rows, by_dots ? DOTS : CHAINS);
+        weft__product_source(s, &p, first, rows, by_dots ? PRODUCT_DOTS : PRODUCT_CHAINS);
         first += rows;
     }
 }
@@ -374,7 +368,7 @@ const weft_op weft_op_matmul = {
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
-    .infer = infer_matmul,
+    .infer = weft__product_infer,
     .kernel = {NARROW_ROWS(matmul, matmul_bf16) DOTS_ROWS(matmul_bf16)},
     .takes = WEFT_TAKES_MATRIX,
     .narrow_in = 3,
@@ -385,7 +379,7 @@ const weft_op weft_op_matmul = {
     .scratch = scratch_matmul,
     .block = block_matmul,
     .workspace = workspace_matmul,
-    .cost = cost_matmul,
+    .cost = weft__product_cost,
     .broadcasts = true,
     .onnx = onnx_matmul,
     .source = source_matmul,
@@ -398,137 +392,6 @@ const weft_op weft_op_matmul = {
 weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b)
 {
     return weft_apply(graph, &weft_op_matmul, NULL, (weft_value[]){a, b}, 2, NULL);
-}
-
-/* ---- matmul_tiles: see tiles.h ---- */
-
-/* Whether the kernel packs pairs: see kernels/tiles.h. */
-static bool tiles_pairs(void)
-{
-#ifdef WEFT_KERNEL_AMX
-    return weft__isa_best() >= WEFT_ISA_V4_AMX;
-#else
-    return false;
-#endif
-}
-
-static int64_t tiles_matmul_tiles(const weft_call *call)
-{
-    const product p = tiles_product(call);
-    if (call->phase == 0) return p.shared ? p.batches * ceil_div(p.n, TILES_GROUP) : 0;
-    return p.batches * p.tiles_m * p.tiles_n;
-}
-
-static void block_matmul_tiles(const weft_call *call, int64_t tile, weft_block *block)
-{
-    const product p = tiles_product(call);
-    *block = (weft_block){0, 0, 0, 0};
-    if (!p.tiles_m) return;
-    const int64_t at = tile % (p.tiles_m * p.tiles_n);
-    *block = product_block(&p, tile, at / p.tiles_n * p.tile_m, at % p.tiles_n * p.tile_n);
-}
-
-static size_t scratch_matmul_tiles(const weft_call *call)
-{
-    const product p = tiles_product(call);
-    if (!p.shared) return 0;
-    return (size_t)(p.batches * tiles_packed_columns(&p, tiles_pairs())) * sizeof(float);
-}
-
-static size_t workspace_matmul_tiles(const weft_call *call)
-{
-    const product p = tiles_product(call);
-    if (!p.tiles_m) return 0;
-    return (size_t)tiles_workspace(&p, tiles_pairs()) * sizeof(float);
-}
-
-static bool infer_matmul_tiles(weft_infer *infer)
-{
-    if (!infer_matmul(infer)) return false;
-    return infer->in[0].dtype == WEFT_F32 ||
-           weft_infer_fail(infer, WEFT_BAD_DTYPE, "input 0 is %s, expected f32",
-                           weft_dtype_name(infer->in[0].dtype));
-}
-
-static void vjp_matmul_tiles(weft_vjp *v)
-{
-    vjp_product(v, weft_matmul_tiles);
-}
-
-static void batch_matmul_tiles(weft_batch *b)
-{
-    batch_product(b, weft_matmul_tiles);
-}
-
-static void source_matmul_tiles(weft_source *s)
-{
-    const weft_call call = {.in = s->in, .out = s->out, .n_in = 2, .n_out = 1};
-    const product p = tiles_product(&call);
-    source_rows(s, &p, 0, p.tiles_m ? p.m : 0, TILES);
-}
-
-#define F32(...)                                                                                   \
-    {                                                                                              \
-        WEFT_F32, __VA_ARGS__, -1, 1, false                                                        \
-    }
-static const weft_sample samples_tiles[] = {
-    {NULL, 2, {F32({2, {3, 4}}), F32({2, {4, 5}})}},
-    {NULL, 2, {F32({3, {2, 3, 35}}), F32({2, {35, 2}})}},
-    {NULL, 2, {F32({4, {2, 1, 3, 2}}), F32({3, {3, 2, 4}})}},
-    {NULL, 2, {F32({2, {1, 67}}), F32({2, {67, 1}})}},
-    {NULL, 2, {F32({2, {3, 0}}), F32({2, {0, 2}})}},
-    {NULL, 2, {F32({3, {0, 2, 3}}), F32({2, {3, 2}})}},
-};
-#undef F32
-
-DECLARE_KERNEL_(matmul_tiles, f32);
-#define TILES_ROW(isa)                                                                             \
-    {                                                                                              \
-        [WEFT_F32] = WEFT_JOIN(matmul_tiles, f32, isa), [WEFT_BF16] =                              \
-                                                            WEFT_JOIN(matmul_tiles, f32, isa)      \
-    }
-#ifdef WEFT_KERNEL_AMX
-void WEFT_JOIN(matmul_tiles, f32, v4_amx)(const weft_call *, int64_t);
-#define TILES_AMX_ROW , [WEFT_ISA_V4_AMX] = TILES_ROW(v4_amx)
-#else
-#define TILES_AMX_ROW
-#endif
-#ifdef WEFT_KERNEL_X86
-#define TILES_ROWS_X86 , TILES_ROW(v3), TILES_ROW(v4)
-#else
-#define TILES_ROWS_X86
-#endif
-extern const weft_op weft_op_matmul_tiles;
-const weft_op weft_op_matmul_tiles = {
-    .name = "matmul_tiles",
-    .doc = "y [..., m, n] = bf16(a) [..., m, k] bf16(b) [..., k, n] in f32; leading dimensions "
-           "broadcast. Each 32 products of k are summed as matrix units do it, and added to y.",
-    .min_in = 2,
-    .max_in = 2,
-    .n_out = 1,
-    .infer = infer_matmul_tiles,
-    .kernel = {TILES_ROW(base) TILES_ROWS_X86 TILES_AMX_ROW},
-    .takes = WEFT_TAKES_MATRIX,
-    .narrow_in = 3,
-    .narrow_out = 1,
-    .phases = 2,
-    .tiles = tiles_matmul_tiles,
-    .scratch = scratch_matmul_tiles,
-    .block = block_matmul_tiles,
-    .workspace = workspace_matmul_tiles,
-    .cost = cost_matmul,
-    .broadcasts = true,
-    .source = source_matmul_tiles,
-    .batch = batch_matmul_tiles,
-    .gradient = WEFT_GRADIENT_STRAIGHT,
-    .vjp = vjp_matmul_tiles,
-    .samples = samples_tiles,
-    .n_samples = sizeof samples_tiles / sizeof *samples_tiles,
-};
-
-weft_value weft_matmul_tiles(weft_graph *graph, weft_value a, weft_value b)
-{
-    return weft_apply(graph, &weft_op_matmul_tiles, NULL, (weft_value[]){a, b}, 2, NULL);
 }
 
 #endif

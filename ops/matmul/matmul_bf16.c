@@ -3,15 +3,7 @@
 #define GEMM_BF16
 #include "product.h"
 
-#include "kernels/bf16_kernel.h"
-
 #ifdef WEFT_KERNEL_ISA
-
-static bf16_matrix bf16_matrix_of(const weft_tensor *t)
-{
-    const gemm_matrix m = matrix_of(t);
-    return (bf16_matrix){t->data, t->dtype == WEFT_F32, m.row, m.column};
-}
 
 /* The operand as bf16, which a library asks for: rounded into `space` if it is f32. Returns what
  * follows in `space`. */
@@ -52,14 +44,12 @@ static __attribute__((noinline)) void own_tile(const bf16_task *o)
 
 KERNEL(matmul_bf16)
 {
-    const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
+    const weft_tensor *tc = &call->out[0];
     const product p = product_of(call);
     const int64_t steps = bf16_steps(p.k, BF16_EACH == 2);
-    bf16_matrix a = bf16_matrix_of(ta), b = bf16_matrix_of(tb);
-    if (p.rows_joined) {
-        a.row = joined_stride(ta, p.k);
-        a.column = 1;
-    }
+    const int64_t tiles = p.tiles_m * p.tiles_n, batch = call->phase == 0 ? 0 : tile / tiles;
+    bf16_matrix a, b;
+    bf16_operands(call, &p, batch, &a, &b);
     if (call->phase == 0 && p.shared == SHARED_A) {
         const int64_t row = tile * SHARED_ROWS, left = p.m - row;
         bf16_pack_blocks(a, p.m, row, left < SHARED_ROWS ? left : SHARED_ROWS, p.k, call->scratch);
@@ -71,7 +61,6 @@ KERNEL(matmul_bf16)
         bf16_pack_panels(b, first, end, p.k, (T *)call->scratch + first * steps);
         return;
     }
-    const int64_t tiles = p.tiles_m * p.tiles_n, batch = tile / tiles;
     int64_t row, column;
     tile_at(&p, tile % tiles, &row, &column);
     const bool wide = tc->dtype == WEFT_F32;
@@ -87,10 +76,6 @@ KERNEL(matmul_bf16)
                       .workspace = weft_call_workspace(call),
                       .name = 1 + batch * p.tiles_m + row / p.tile_m,
                       .panel_tag = weft_call_panel_tag(call)};
-    if (!p.rows_joined) {
-        a.data = (const char *)a.data + batch_offset(ta, tc, batch) * (a.wide ? 4 : 2);
-        b.data = (const char *)b.data + batch_offset(tb, tc, batch) * (b.wide ? 4 : 2);
-    }
     task.a = bf16_at(a, row, 0);
     task.b = bf16_at(b, 0, column);
     task.c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * (wide ? 4 : 2);

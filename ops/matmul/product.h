@@ -172,16 +172,23 @@ static inline bool product_is_own(const weft_call *call)
     return weft__gemm_is_own(product_is_narrow(call) ? WEFT_BF16 : call->out[0].dtype);
 }
 
-static inline product product_of(const weft_call *call)
+/* The product, not yet cut. */
+static inline product product_sizes(const weft_call *call)
 {
     const weft_tensor *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
-    int rank = c->shape.rank;
+    const int rank = c->shape.rank;
     product p = {.m = c->shape.dim[rank - 2],
                  .n = c->shape.dim[rank - 1],
                  .k = a->shape.dim[a->shape.rank - 1],
                  .batches = 1};
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
+    return p;
+}
+
+static inline product product_of(const weft_call *call)
+{
+    product p = product_sizes(call);
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
     if (product_is_own(call))
         cut_for_kernels(&p);
@@ -277,6 +284,49 @@ static inline int64_t joined_stride(const weft_tensor *a, int64_t k)
         if (a->shape.dim[d] != 1) return a->stride[d] < k ? k : a->stride[d];
     return stride;
 }
+
+#ifdef GEMM_BF16
+#include "kernels/bf16_kernel.h"
+
+/* The operands of the product of a batch, stored as bf16 or f32. */
+static inline void bf16_operands(const weft_call *call, const product *p, int64_t batch,
+                                 bf16_matrix *a, bf16_matrix *b)
+{
+    const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
+    const gemm_matrix ma = matrix_of(ta), mb = matrix_of(tb);
+    *a = (bf16_matrix){ta->data, ta->dtype == WEFT_F32, ma.row, ma.column};
+    *b = (bf16_matrix){tb->data, tb->dtype == WEFT_F32, mb.row, mb.column};
+    if (p->rows_joined) {
+        a->row = joined_stride(ta, p->k);
+        a->column = 1;
+        return;
+    }
+    a->data = (const char *)a->data + batch_offset(ta, tc, batch) * (a->wide ? 4 : 2);
+    b->data = (const char *)b->data + batch_offset(tb, tc, batch) * (b->wide ? 4 : 2);
+}
+
+#endif
+
+#else
+
+#include "batch.h"
+
+#include <weft/source.h>
+
+/* ---- What matmul and matmul_tiles share ---- */
+
+bool weft__product_infer(weft_infer *infer);
+void weft__product_cost(const weft_call *call, weft_cost *cost);
+
+typedef weft_value product_builder(weft_graph *graph, weft_value a, weft_value b);
+void weft__product_vjp(weft_vjp *vjp, product_builder *multiply);
+void weft__product_batch(weft_batch *batch, product_builder *multiply);
+
+/* How elements are summed: by chains, by dots, or as matmul_tiles has it. */
+typedef enum product_form { PRODUCT_CHAINS, PRODUCT_DOTS, PRODUCT_TILES } product_form;
+/* Writes rows [first, first + m) of every product of the batch as C. */
+void weft__product_source(weft_source *source, const product *p, int64_t first, int64_t m,
+                          product_form form);
 
 #endif
 #endif

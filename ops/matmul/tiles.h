@@ -31,14 +31,7 @@
 /* A product: m, n and k, and its tasks, of tile_m rows and tile_n columns. */
 static inline product tiles_product(const weft_call *call)
 {
-    const weft_tensor *a = &call->in[0], *c = &call->out[0];
-    const int rank = c->shape.rank;
-    product p = {.m = c->shape.dim[rank - 2],
-                 .n = c->shape.dim[rank - 1],
-                 .k = a->shape.dim[a->shape.rank - 1],
-                 .batches = 1};
-    p.rows_joined = rows_join(a, &call->in[1]);
-    for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
+    product p = product_sizes(call);
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
     p.tiles_m = ceil_div(p.m, TILES_ROWS);
     p.tile_m = ceil_div(ceil_div(p.m, p.tiles_m), TILES_EVEN) * TILES_EVEN;

@@ -7,7 +7,7 @@ $WEFT_BENCH_CACHE, and builds weft.
 Parts:
   models  the workloads of `weft bench`. Each peer computes on weft's own parameters and inputs, and its
           output and loss must agree with weft's within 1e-4; weft's gradients with PyTorch's in f64 within
-          1e-5 or four times the error of PyTorch's own in f32. For gradients, ReLUs have weft's signs in all
+          1e-5 or 3.5 times the error of PyTorch's own in f32. For gradients, ReLUs have weft's signs in all
           three; an input whose sign is another one in f64 must be below 1e-4 of its layer's root mean square.
           Then the programs run in turn, weft, peer, weft, peer, ...; each number is of the fastest run of all
           rounds, and a ratio is of two such numbers. PyTorch has a malloc that keeps its memory, and runs as it is and by
@@ -37,7 +37,7 @@ from bench_common import Failed, call, print_table, progress
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = {"f32": 1e-4, "bf16": 2e-2, "bf16-tiles": 2e-2}
-GRADIENTS = {"f32": (1e-5, 4), "bf16": (2e-2, 2), "bf16-tiles": (2e-2, 2)}  # the error, or this many times the peer's
+GRADIENTS = {"f32": (1e-5, 3.5), "bf16": (2e-2, 2), "bf16-tiles": (2e-2, 2)}  # the error, or this many times the peer's
 # Of inputs of ReLUs whose sign is not that in f64, over their layer's.
 SIGNS = {"f32": 1e-4, "bf16": 1e-1, "bf16-tiles": 1e-1}
 KEEP = str(1 << 33)

@@ -143,12 +143,12 @@ static weft_status find_relus(bench *b, weft_error *error)
 {
     const weft_graph *g = b->trial.m.graph;
     const size_t n = weft_graph_node_count(g);
+    const weft_op *relu = weft_op_find("relu");
     b->relus = calloc(n + 1, sizeof *b->relus);
     if (!b->relus) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     for (size_t i = 0; i < n; i++) {
         const weft_node_info node = weft_graph_node(g, i);
-        if (node.op == weft_op_find("relu"))
-            b->relus[b->n_relus++] = weft_value_from_id(g, node.first_out);
+        if (node.op == relu) b->relus[b->n_relus++] = weft_value_from_id(g, node.first_out);
     }
     return WEFT_OK;
 }
