@@ -7,6 +7,8 @@
 
 #include "ir/scan.h"
 
+/* The reverse rule. (scan_gradient.c) */
+void weft__scan_vjp(weft_vjp *v);
 /* n copies of the body. (scan_expand.c) */
 void weft__scan_expand(weft_expand *e);
 
