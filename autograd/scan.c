@@ -98,15 +98,38 @@ static bool check_lists(weft_graph *g, const weft_scan_body *b, const weft_scan_
     return false;
 }
 
+/* Whether a stack of n values of this type is possible. */
+static bool can_stack(const weft_type *type, int64_t n)
+{
+    weft_shape all = {type->shape.rank + 1, {n}};
+    if (all.rank > WEFT_MAX_RANK) return false;
+    for (int d = 0; d < type->shape.rank; d++) all.dim[d + 1] = type->shape.dim[d];
+    return weft_shape_numel(all) >= 0;
+}
+
 /* Appends the stacks of the carries that come in, which the gradient reads, to the outputs. A plan
  * leaves out what nothing reads (passes/prune.c). */
-static void stack_carries(scan_body *like)
+static void stack_carries(scan_body *like, int64_t n)
 {
     bool fits = 2 * like->n_carry + like->n_out <= WEFT_MAX_OUTPUTS;
     for (uint32_t i = 0; i < like->n_carry; i++)
-        fits &= like->graph->values[like->in[i]].type.shape.rank < WEFT_MAX_RANK;
+        fits &= can_stack(&like->graph->values[like->in[i]].type, n);
     for (uint32_t i = 0; fits && i < like->n_carry; i++)
         like->out[like->n_carry + like->n_out++] = like->in[i];
+}
+
+/* Finds the input that says whether a step runs. */
+static bool find_when(weft_graph *g, const weft_scan_body *b, scan_body *like)
+{
+    if (!weft_is_value(b->when)) return true;
+    for (uint32_t i = 0; i < like->n_carry + like->n_each; i++)
+        if (weft__graph_owns(b->graph, b->when) && like->in[i] == b->when.id) like->when = i + 1;
+    const weft_type *type = like->when ? &b->graph->values[b->when.id].type : NULL;
+    if (type && type->dtype == WEFT_BOOL && type->shape.rank == 0) return true;
+    weft_graph_fail_in(g, "weft_scan", type ? WEFT_BAD_DTYPE : WEFT_BAD_ARGUMENT,
+                       "when is not %s of the body",
+                       type ? "a bool scalar" : "a carry or sequence");
+    return false;
 }
 
 /* Fills the ids of a body as its graph has them. */
@@ -125,7 +148,7 @@ static bool list_ids(weft_graph *g, const weft_scan_body *b, scan_body *like)
            add_inputs(g, b->graph, "shared", b->shared, b->n_shared, like->in, &n) &&
            add_outputs(g, b->graph, "carry_out", b->carry_out, b->n_carry, like->out) &&
            add_outputs(g, b->graph, "out", b->out, b->n_out, like->out + b->n_carry) &&
-           check_carries(g, b);
+           check_carries(g, b) && find_when(g, b, like);
 }
 
 /* Adds the node on the inputs that the body reads. */
@@ -155,10 +178,11 @@ static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_
         scan_no_memory(g);
     } else if (list_ids(g, b, &like)) {
         scan_attr attr;
-        stack_carries(&like);
+        stack_carries(&like, n);
         memset(&attr, 0, sizeof attr);
         attr.n = n;
         attr.reverse = b->reverse;
+        attr.guarded = like.when != 0;
         attr.body = weft__scan_body_new(g, b->graph, &like, used);
         if (attr.body) {
             attr.nodes = (int64_t)weft_graph_node_count(attr.body->graph);
@@ -171,29 +195,37 @@ static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_
     free(used);
 }
 
+/* The same on lists that may be those of the results. */
+static void build_listed(weft_graph *g, const weft_scan_body *b, int64_t n,
+                         const weft_scan_inputs *inputs, weft_value *out)
+{
+    const size_t n_carry = b->n_carry, n_in = n_carry + b->n_each + b->n_shared;
+    weft_value *in = calloc(n_in + 1, sizeof *in);
+    if (!in) {
+        scan_no_memory(g);
+        return;
+    }
+    for (size_t i = 0; i < n_carry; i++) in[i] = inputs->carry[i];
+    for (size_t i = 0; i < b->n_each; i++) in[n_carry + i] = inputs->each[i];
+    for (size_t i = 0; i < b->n_shared; i++) in[n_carry + b->n_each + i] = inputs->shared[i];
+    build(g, b, n, in, out);
+    free(in);
+}
+
 void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
                const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
 {
-    for (size_t i = 0; body && last && i < body->n_carry; i++) last[i] = WEFT_NO_VALUE;
-    for (size_t i = 0; body && stacked && i < body->n_out; i++) stacked[i] = WEFT_NO_VALUE;
-    if (weft_graph_status(graph) != WEFT_OK || !check_lists(graph, body, inputs)) return;
-    const weft_error *error = weft_graph_error(body->graph);
-    if (error->status != WEFT_OK) {
-        weft_graph_fail_in(graph, error->where, error->status, "%s", error->message);
-        return;
-    }
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-    weft_value *in = calloc(body->n_carry + body->n_each + body->n_shared + 1, sizeof *in);
-    if (!in) {
-        scan_no_memory(graph);
-        return;
+    if (weft_graph_status(graph) == WEFT_OK && check_lists(graph, body, inputs)) {
+        const weft_error *error = weft_graph_error(body->graph);
+        if (error->status != WEFT_OK)
+            weft_graph_fail_in(graph, error->where, error->status, "%s", error->message);
+        else
+            build_listed(graph, body, n, inputs, out);
     }
-    for (size_t i = 0; i < body->n_carry; i++) in[i] = inputs->carry[i];
-    for (size_t i = 0; i < body->n_each; i++) in[body->n_carry + i] = inputs->each[i];
-    for (size_t i = 0; i < body->n_shared; i++)
-        in[body->n_carry + body->n_each + i] = inputs->shared[i];
-    build(graph, body, n, in, out);
-    free(in);
-    for (size_t i = 0; last && i < body->n_carry; i++) last[i] = out[i];
-    for (size_t i = 0; stacked && i < body->n_out; i++) stacked[i] = out[body->n_carry + i];
+    const size_t n_carry = body ? body->n_carry : 0, n_out = body ? body->n_out : 0;
+    for (size_t i = 0; last && i < n_carry; i++)
+        last[i] = i < WEFT_MAX_OUTPUTS ? out[i] : WEFT_NO_VALUE;
+    for (size_t i = 0; stacked && i < n_out; i++)
+        stacked[i] = n_carry + i < WEFT_MAX_OUTPUTS ? out[n_carry + i] : WEFT_NO_VALUE;
 }

@@ -12,6 +12,9 @@ void weft__scan_vjp(weft_vjp *v);
 /* n copies of the body. (scan_expand.c) */
 void weft__scan_expand(weft_expand *e);
 
+/* An input of a type in a body, without a name. (conditions.c) */
+weft_value weft__scan_input(weft_graph *body, const weft_type *type);
+
 static inline void scan_no_memory(weft_graph *g)
 {
     weft_graph_fail_in(g, "weft_scan", WEFT_NO_MEMORY, "no memory");

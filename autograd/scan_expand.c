@@ -32,6 +32,14 @@ static void copy_node(unrolling *u, size_t index)
     for (size_t k = 0; k < node.n_out; k++) u->map[node.first_out + k] = out[k];
 }
 
+/* What a step computes, or, if `when` is false, `otherwise`; none: zeros. */
+static weft_value guarded(weft_graph *g, weft_value when, weft_value computed, weft_value otherwise)
+{
+    if (!weft_is_value(when)) return computed;
+    if (!weft_is_value(otherwise)) otherwise = weft_scalar(g, weft_dtype_of(g, computed), 0);
+    return weft_where(g, when, computed, otherwise);
+}
+
 /* Adds step t, which reads carry[] and then replaces it. */
 static void unroll_step(unrolling *u, int64_t t, weft_value *carry)
 {
@@ -48,9 +56,12 @@ static void unroll_step(unrolling *u, int64_t t, weft_value *carry)
     const size_t n_nodes = weft_graph_node_count(b->graph);
     for (size_t k = 0; k < n_nodes && weft_graph_status(g) == WEFT_OK; k++)
         if (weft_graph_node(b->graph, k).op != &weft_op_input) copy_node(u, k);
-    for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = u->map[b->out[i]];
+    const weft_value when = b->when ? u->map[b->in[b->when - 1]] : WEFT_NO_VALUE;
     for (uint32_t k = 0; k < b->n_out; k++)
-        u->rows[k * u->scan->n + t] = u->map[b->out[b->n_carry + k]];
+        u->rows[k * u->scan->n + t] =
+            guarded(g, when, u->map[b->out[b->n_carry + k]], WEFT_NO_VALUE);
+    for (uint32_t i = 0; i < b->n_carry; i++)
+        carry[i] = guarded(g, when, u->map[b->out[i]], carry[i]);
 }
 
 void weft__scan_expand(weft_expand *e)
@@ -63,7 +74,11 @@ void weft__scan_expand(weft_expand *e)
     u.operands = calloc(scan_max_inputs(b->graph), sizeof *u.operands);
     if ((uint64_t)a->n <= WEFT_MAX_NODES)
         u.rows = calloc(b->n_out * (size_t)a->n + 1, sizeof *u.rows);
-    if (!carry || !u.map || !u.operands || !u.rows) {
+    if ((uint64_t)a->n > WEFT_MAX_NODES) {
+        weft_graph_fail_in(e->graph, "scan", WEFT_TOO_LARGE,
+                           "%lld copies of its body are more than a graph may have",
+                           (long long)a->n);
+    } else if (!carry || !u.map || !u.operands || !u.rows) {
         scan_no_memory(e->graph);
     } else {
         for (uint32_t i = 0; i < b->n_carry; i++) carry[i] = e->in[i];

@@ -4,7 +4,6 @@
 #include "scan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct reversal {
     weft_vjp *v;
@@ -28,12 +27,7 @@ static bool is_float(const reversal *r, uint32_t id)
 /* An input of the new body of the type of a value of the old one. */
 static weft_value new_input(reversal *r, uint32_t like)
 {
-    const weft_type *type = &r->scan->body->graph->values[like].type;
-    weft_input_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.dtype = type->dtype;
-    attr.shape = type->shape;
-    return weft_apply(r->g, &weft_op_input, &attr, NULL, 0, NULL);
+    return weft__scan_input(r->g, &r->scan->body->graph->values[like].type);
 }
 
 static weft_value zeros_like(const reversal *r, uint32_t id)
@@ -64,16 +58,17 @@ static void copy_body(reversal *r)
     free(in);
 }
 
-/* The stack of a carry that came in: an output of the scan. WEFT_NO_VALUE if there is none. */
+/* The stack of a carry that came in: an output of the scan. WEFT_NO_VALUE if there is none (see
+ * stack_carries in scan.c). */
 static weft_value carry_stack(const reversal *r, uint32_t carry)
 {
     const scan_body *b = r->scan->body;
     for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++)
         if (b->out[k] == b->in[carry]) return r->v->out[k];
     weft_graph_fail_in(r->v->graph, "scan", WEFT_BAD_ARGUMENT,
-                       "%u carries and %u values in out: a gradient needs twice the carries and "
-                       "the values to be at most %d",
-                       b->n_carry, b->n_out, WEFT_MAX_OUTPUTS);
+                       "%u carries, %u values in out and %lld steps: a gradient needs twice the "
+                       "carries and the values to be at most %d, and a stack of each carry",
+                       b->n_carry, b->n_out, (long long)r->scan->n, WEFT_MAX_OUTPUTS);
     return WEFT_NO_VALUE;
 }
 
@@ -140,17 +135,18 @@ static void add_reverse(reversal *r)
     weft_value *shared = r->wrt; /* no longer needed */
     for (uint32_t i = 0; i < b->n_shared; i++)
         shared[i] = r->map[b->in[b->n_carry + b->n_each + i]];
-    const weft_scan_body body = {.graph = r->g,
-                                 .n_carry = r->n_carry,
-                                 .carry_in = r->carry_in,
-                                 .carry_out = r->carry_out,
-                                 .n_each = r->n_each,
-                                 .each = r->each,
-                                 .n_shared = b->n_shared,
-                                 .shared = shared,
-                                 .n_out = r->n_out,
-                                 .out = r->out,
-                                 .reverse = !r->scan->reverse};
+    weft_scan_body body = {.graph = r->g,
+                           .n_carry = r->n_carry,
+                           .carry_in = r->carry_in,
+                           .carry_out = r->carry_out,
+                           .n_each = r->n_each,
+                           .each = r->each,
+                           .n_shared = b->n_shared,
+                           .shared = shared,
+                           .n_out = r->n_out,
+                           .out = r->out,
+                           .reverse = !r->scan->reverse};
+    if (b->when) body.when = r->map[b->in[b->when - 1]];
     if (!r->n_carry && !r->n_out) return;
     weft_scan(v->graph, &body, r->scan->n, &inputs, last, stacked);
     size_t carries = 0, stacks = 0;

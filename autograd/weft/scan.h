@@ -26,6 +26,9 @@ typedef struct weft_scan_body {
     size_t n_out;
     const weft_value *out; /* [n_out]: any values of the body */
     bool reverse;          /* the steps run from t = n - 1 down to 0 */
+    weft_value when; /* one of carry_in or each, a bool scalar: a step for which it is false does
+                              not run. The carries go on as they are, and the step's rows of the
+                              stacks are zeros. WEFT_NO_VALUE: all steps run */
 } weft_scan_body;
 
 /* What a scan reads: values of the graph that it is added to. */
@@ -54,8 +57,43 @@ typedef struct weft_scan_inputs {
 WEFT_API void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked);
 
+/* How long weft_while goes on. */
+typedef struct weft_while_steps {
+    int64_t most; /* the maximum, 1 to 2^31 - 1 */
+    weft_value
+        first; /* a bool scalar of the graph: whether the first step runs. WEFT_NO_VALUE: it does */
+    weft_value go_on; /* a bool scalar of the body: whether another step follows */
+} weft_while_steps;
+
+/* Runs the body while a condition holds: a scan whose `when` is a carry that this call adds. (It adds
+ * up to two inputs to body->graph; body->when must be WEFT_NO_VALUE.) `count`, which may be NULL,
+ * becomes the number of steps that have run, an i32 scalar. The time of a run depends on that
+ * number, apart from the rows of stacks that become zeros; the memory of stacks, also of those that
+ * a gradient needs, on steps->most. Errors as for weft_scan. */
+WEFT_API void weft_while(weft_graph *graph, const weft_scan_body *body,
+                         const weft_while_steps *steps, const weft_scan_inputs *inputs,
+                         weft_value *last, weft_value *stacked, weft_value *count);
+
+/* A graph of its own that is run, or not, within another one. It may contain what the body of a scan
+ * may. */
+typedef struct weft_branch {
+    weft_graph *graph; /* weft_cond adds inputs to it, and copies it */
+    size_t n_in;
+    const weft_value *in; /* [n_in]: its inputs (weft_input), all different */
+    const weft_value
+        *from; /* [n_in]: what they read, values of the other graph, of the same types */
+    const weft_value *out; /* [n_out]: any of its values */
+} weft_branch;
+
+/* out[0..n_out-1] become those of `yes` if the condition, a bool scalar, is true, and otherwise those
+ * of `no`, which must have the same types. Only the chosen branch runs; in a gradient, only its derivative. n_out is
+ * 1 to WEFT_MAX_OUTPUTS. Consists of two scans of one step. Errors as for weft_scan. */
+WEFT_API void weft_cond(weft_graph *graph, weft_value condition, const weft_branch *yes,
+                        const weft_branch *no, size_t n_out, weft_value *out);
+
 /* A pass (weft_plan_options.passes) that replaces every scan, also within others, by n copies of its
- * body. For a plan to be written as C (<weft/emit.h>), and for tests. */
+ * body, where steps that do not run are computed as well, and left out by weft_where. For a plan to
+ * be written as C (<weft/emit.h>), and for tests. */
 extern WEFT_API const weft_pass weft_pass_unroll;
 
 #ifdef __cplusplus

@@ -14,17 +14,21 @@ typedef struct scan_body {
     uint32_t n_carry, n_each, n_shared, n_out;
     uint32_t *in;   /* [n_carry + n_each + n_shared]: ids of inputs of the graph */
     uint32_t *out;  /* [n_carry + n_out]: ids of its values; first those that become the carries */
+    uint32_t when;  /* index + 1 in in[] of a carry or sequence of bools, which says whether a step
+                       runs; 0: all do */
     weft_cost cost; /* of one step */
     atomic_uint references;
 } scan_body;
 
 /* The inputs of a node are carries, sequences [n, ...] of which each step reads a slice, and what
- * all steps share; its outputs the last carries, then the stacks [n, ...] of out. */
+ * all steps share; its outputs the last carries, then the stacks [n, ...] of out. A step that does
+ * not run passes the carries on, and its rows of the stacks are zeros. */
 typedef struct scan_attr {
     scan_body *body;
     int64_t n;
     int64_t nodes; /* of the body, for pictures */
     bool reverse;  /* the steps run from n - 1 down to 0 */
+    bool guarded;  /* the body has `when`; for pictures */
 } scan_attr;
 
 extern const weft_attr_field weft__scan_attrs[];
@@ -40,6 +44,12 @@ static inline const scan_attr *scan_of(const weft_op *op, const void *attr)
 static inline uint32_t scan_inputs(const scan_body *b)
 {
     return b->n_carry + b->n_each + b->n_shared;
+}
+
+/* Whether the loop ends with the first step that does not run. */
+static inline bool scan_is_while(const scan_body *b)
+{
+    return b->when && b->when <= b->n_carry;
 }
 
 /* Copies from `source` what the values out[] of `like` need, and returns a body with one reference.

@@ -72,12 +72,14 @@ static void copy_all(maker *m, bool *used)
     scan_body *to = m->body;
     const weft_graph *g = m->source;
     for (uint32_t i = 0; i < from->n_carry; i++) m->alive[g->values[from->in[i]].node] = 1;
+    if (from->when) m->alive[g->values[from->in[from->when - 1]].node] = 1;
     for (size_t n = 0; n < g->n_nodes && weft_graph_status(to->graph) == WEFT_OK; n++)
         if (m->alive[n]) copy_node(m, n);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < scan_inputs(from); i++) {
         used[i] = m->alive[g->values[from->in[i]].node];
         if (!used[i]) continue;
+        if (from->when == i + 1) to->when = kept + 1;
         to->in[kept++] = m->map[from->in[i]];
         to->n_each += i >= from->n_carry && i < from->n_carry + from->n_each;
         to->n_shared += i >= from->n_carry + from->n_each;

@@ -39,7 +39,8 @@ static void prune(weft_rewrite *r, const scan_attr *from, const uint8_t *read)
                             .n_shared = old->n_shared,
                             .n_out = n - old->n_carry,
                             .in = old->in,
-                            .out = out};
+                            .out = out,
+                            .when = old->when};
     bool *used = calloc(r->node.n_in + 1, sizeof *used);
     scan_attr attr = *from;
     attr.body = used ? weft__scan_body_new(r->graph, old->graph, &like, used) : NULL;

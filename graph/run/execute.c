@@ -318,7 +318,7 @@ static __attribute__((noinline)) void run_loop(const executor *e, uint32_t index
     loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
     const weft_plan *plan = l->body.plan;
     executor_clear_fault(&l->body);
-    for (int64_t step = 0; step < l->loop->scan->n; step++) {
+    for (int64_t step = 0; (step = weft__loop_next(l, step)) < l->loop->scan->n; step++) {
         weft__loop_move(l, step);
         for (uint32_t g = 0; g < plan->n_intervals; g++) {
             const plan_interval *interval = &plan->intervals[g];
@@ -333,6 +333,20 @@ static __attribute__((noinline)) void run_loop(const executor *e, uint32_t index
     }
 }
 
+/* Ends the turn before, and finds the step of the next one. */
+static void change_turn(loop_run *l, bool first)
+{
+    const int64_t n = l->loop->scan->n;
+    if (!first) weft__loop_collect(l, l->step);
+    const bool failed = !first && has_fault(&l->body);
+    if (failed) fail_loop(l, l->step);
+    if (!failed) l->step = weft__loop_next(l, first ? 0 : l->step + 1);
+    if (!failed && l->step < n)
+        weft__loop_move(l, l->step);
+    else
+        atomic_store(&l->over, true);
+}
+
 /* Begins turn w->turn of a loop, once for all threads, when the turn before is finished: false if it
  * is not to run. A late thread goes on with the turn in which the others are. */
 static bool begin_turn(worker *w, loop_run *l)
@@ -340,21 +354,14 @@ static bool begin_turn(worker *w, loop_run *l)
     phase_progress *p = &l->turn;
     const uint64_t begun = atomic_load_explicit(&p->finished, memory_order_acquire);
     if (begun > w->turn + 1) w->turn = begun - 1;
-    const int64_t step = (int64_t)w->turn, n = l->loop->scan->n;
     if (progress_take_in(p, 0, w->turn)) {
-        if (step) weft__loop_collect(l, step - 1);
-        if (step && has_fault(&l->body)) {
-            fail_loop(l, step - 1);
-            atomic_store(&l->failed, true);
-        } else if (step < n) {
-            weft__loop_move(l, step);
-        }
+        change_turn(l, w->turn == 0);
         weft__progress_add(&w->e->sleepers, &p->finished, 1, w->turn + 1);
     }
     if (!progress_reached(&p->finished, w->turn + 1) &&
         !weft__progress_spin(&p->finished, w->turn + 1, &w->spin_ns))
         w->slept_ns += weft__progress_sleep(&w->e->sleepers, &p->finished, w->turn + 1);
-    return step < n && !atomic_load(&l->failed);
+    return !atomic_load(&l->over);
 }
 
 /* One thread's part of a loop whose steps the threads share. It ends when the loop is finished,

@@ -85,7 +85,7 @@ void weft__loops_reset(executor *e)
         executor_clear_progress(&l->body, 0, (uint32_t)l->body.plan->n_intervals);
         executor_clear_fault(&l->body);
         l->turn = (phase_progress){0};
-        atomic_store(&l->failed, false);
+        atomic_store(&l->over, false);
     }
 }
 
@@ -113,19 +113,53 @@ static char *destination(const loop_run *l, uint32_t k, int64_t step)
     return (scan->n - 1 - step) % 2 ? l->body.arena + l->loop->spare[k] : out->data;
 }
 
+/* What step `step` reads as input i of the scan. */
+static char *source(const loop_run *l, uint32_t i, int64_t step)
+{
+    const scan_body *b = l->loop->scan->body;
+    const weft_tensor *in = &l->call->in[i];
+    if (i < b->n_carry) return l->carry[i];
+    if (i >= b->n_carry + b->n_each) return in->data;
+    return (char *)in->data + slice_of(l, step) * (int64_t)slice_bytes(l, in);
+}
+
+/* Passes the carries on from step `from` to before step `end`, and fills the rows of the stacks with zeros. */
+static void skip(loop_run *l, int64_t from, int64_t end)
+{
+    const scan_attr *scan = l->loop->scan;
+    const scan_body *b = scan->body;
+    for (uint32_t k = 0; k < b->n_carry; k++) {
+        if (l->loop->stacked[k] && end < scan->n) continue;
+        const weft_tensor *out = &l->call->out[k];
+        char *to = destination(l, k, end - 1);
+        const size_t bytes = weft_tensor_bytes(out->dtype, out->shape);
+        if (to != l->carry[k] && bytes) memcpy(to, l->carry[k], bytes);
+        l->carry[k] = to;
+    }
+    for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++)
+        memset(destination(l, k, scan->reverse ? end - 1 : from), 0,
+               (size_t)(end - from) * slice_bytes(l, &l->call->out[k]));
+}
+
+int64_t weft__loop_next(loop_run *l, int64_t step)
+{
+    const scan_attr *scan = l->loop->scan;
+    const scan_body *b = scan->body;
+    for (uint32_t i = 0; step == 0 && i < b->n_carry; i++) l->carry[i] = l->call->in[i].data;
+    while (b->when && step < scan->n && !*(const uint8_t *)source(l, b->when - 1, step)) {
+        const int64_t end = scan_is_while(b) ? scan->n : step + 1;
+        skip(l, step, end);
+        step = end;
+    }
+    return step;
+}
+
 void weft__loop_move(loop_run *l, int64_t step)
 {
     const plan_loop *loop = l->loop;
     const scan_body *b = loop->scan->body;
-    for (uint32_t i = 0; i < scan_inputs(b); i++) {
-        const weft_tensor *in = &l->call->in[i];
-        char *at = in->data;
-        if (!loop->in[i]) continue;
-        if (i < b->n_carry && step) at = l->carry[i];
-        if (i >= b->n_carry && i < b->n_carry + b->n_each)
-            at += slice_of(l, step) * (int64_t)slice_bytes(l, in);
-        l->base[loop->in[i] - 1] = at;
-    }
+    for (uint32_t i = 0; i < scan_inputs(b); i++)
+        if (loop->in[i]) l->base[loop->in[i] - 1] = source(l, i, step);
     for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
         if (loop->direct[k]) l->base[l->value[k].buffer] = destination(l, k, step);
     for (size_t i = 0; i < l->n_moving; i++) {

@@ -27,9 +27,11 @@ typedef struct loop_run {
     char **base;       /* by buffer of the body: where a given one lies in this step */
     loop_value *value; /* by output of the scan */
     char **carry;      /* by carry: where the last step has left it */
-    /* Of a loop that threads share: its step is a phase of the loop, whose work is one. */
+    /* Of a loop that threads share: a step that runs is a turn, which is a phase of the loop, whose
+     * work is one. */
     phase_progress turn;
-    atomic_bool failed;
+    int64_t step;     /* of the turn that has begun last */
+    atomic_bool over; /* no more step runs, or one has failed */
 } loop_run;
 
 /* Allocates what a loop needs, apart from `body`. False if out of memory. */
@@ -40,6 +42,9 @@ void weft__loop_bind(executor *e, uint32_t step);
 /* Forgets the last run of all loops. */
 void weft__loops_reset(executor *e);
 
+/* The first step from `step` on that runs; the number of steps if none does. Those before it pass the
+ * carries on. */
+int64_t weft__loop_next(loop_run *l, int64_t step);
 /* Before a step of the loop: makes the operands of the body those of this step. */
 void weft__loop_move(loop_run *l, int64_t step);
 /* After it: copies what the body could not write where it belongs. */

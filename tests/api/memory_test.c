@@ -298,15 +298,25 @@ static weft_status small_transforms(const char *path)
     return plan ? WEFT_OK : error.status;
 }
 
-/* A loop and its gradient, planned and run. */
+/* out = -out if its sum is positive. */
+static void negate_positive(weft_graph *g, weft_graph *branch, weft_value *out)
+{
+    const weft_value all = weft_sum(g, *out, WEFT_ALL_AXES, false);
+    const weft_value x = weft_input(branch, "x", WEFT_F32, WEFT_SHAPE(3)),
+                     minus = weft_neg(branch, x);
+    const weft_branch yes = {branch, 1, &x, out, &minus}, no = {branch, 1, &x, out, &x};
+    weft_cond(g, weft_greater(g, all, weft_scalar(g, WEFT_F32, 0)), &yes, &no, 1, out);
+}
+
+/* A loop, a branch and their gradient, planned and run. */
 static weft_status small_loop(const char *path)
 {
     (void)path;
     weft_error error = {0};
-    weft_graph *g = weft_graph_new(), *b = weft_graph_new();
+    weft_graph *g = weft_graph_new(), *b = weft_graph_new(), *branch = weft_graph_new();
     weft_session *s = NULL;
     weft_plan *plan = NULL;
-    if (g && b) {
+    if (g && b && branch) {
         const weft_value h = weft_input(b, "h", WEFT_F32, WEFT_SHAPE(3));
         const weft_value x = weft_input(b, "x", WEFT_F32, WEFT_SHAPE(3));
         const weft_value next = weft_tanh(b, weft_mul(b, h, x));
@@ -315,13 +325,17 @@ static weft_status small_loop(const char *path)
         const weft_scan_body body = {
             .graph = b, .n_carry = 1, .carry_in = &h, .carry_out = &next, .n_each = 1, .each = &x};
         const weft_scan_inputs inputs = {.carry = &start, .each = &xs};
-        weft_value last = WEFT_NO_VALUE, targets[2] = {{0, 0}};
+        const weft_value all = weft_sum(b, next, WEFT_ALL_AXES, false);
+        const weft_value go_on = weft_greater(b, all, weft_scalar(b, WEFT_F32, 0));
+        weft_value last = WEFT_NO_VALUE, targets[3] = {{0, 0}};
         weft_input_default(g, start, 0.5);
         weft_input_default(g, xs, 0.5);
-        weft_scan(g, &body, 4, &inputs, &last, NULL);
+        const weft_while_steps steps = {.most = 4, .go_on = go_on};
+        weft_while(g, &body, &steps, &inputs, &last, NULL, &targets[2]);
+        negate_positive(g, branch, &last);
         targets[1] = weft_sum(g, last, WEFT_ALL_AXES, false);
         weft_grad(g, targets[1], &xs, 1, &targets[0]);
-        plan = weft_plan_new(g, targets, 2, NULL, &error);
+        plan = weft_plan_new(g, targets, 3, NULL, &error);
     } else {
         error.status = WEFT_NO_MEMORY;
     }
@@ -329,6 +343,7 @@ static weft_status small_loop(const char *path)
     if (s) weft_session_run(s, &error);
     weft_session_free(s);
     weft_plan_free(plan);
+    weft_graph_free(branch);
     weft_graph_free(b);
     weft_graph_free(g);
     return error.status;
