@@ -192,7 +192,7 @@ static weft_value modified(onnx_node *n, const char *name, weft_value x)
     if (!weft__has_attr(n, name) || weft__node_failed(n)) return x;
     const WeftOnnx__GraphProto *body = weft__body_of(n, name);
     const int type = weft_dtype_of(g, x) == WEFT_F64 ? ONNX_DOUBLE : ONNX_FLOAT;
-    const onnx_value in = {.name = "", .type = type, .value = x};
+    const onnx_value in = {.name = "", .type = type, .value = x, .region = n->import->region};
     const onnx_scope *scope = body ? weft__run_body(n, body, &in, 1) : NULL;
     onnx_value *out = scope ? weft__body_output(n, scope, body, 0) : NULL;
     const weft_value y = out ? weft__import_value(n->import, out) : WEFT_NO_VALUE;

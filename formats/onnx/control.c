@@ -1,5 +1,6 @@
-/* Control flow of ONNX: loops that are unrolled and functions that are replaced by their nodes
- * during the import. Branches are in branch.c. */
+/* Control flow of ONNX: loops, and functions that are replaced by their nodes during the import. A loop of
+ * few iterations is unrolled, as is one whose body cannot be a graph of its own; others are one
+ * node (loop.c). Branches are in branch.c. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 #include "onnx/sequence.h"
@@ -178,15 +179,34 @@ bool weft__sequence_join(onnx_node *n, const onnx_sequence *s, int64_t axis, boo
 
 /* ---- Loop ---- */
 
-/* The number of iterations, INT32_MAX without a limit. */
+/* The number of iterations, INT32_MAX without a limit; -1 if data decide it. */
 static int64_t trip_count(onnx_node *n)
 {
-    return has_in(n, 0) ? (int64_t)weft__in_number(n, 0, "trip count", 0) : INT32_MAX;
+    if (!has_in(n, 0)) return INT32_MAX;
+    if (!weft__import_contents(n->import, n->in[0]) || !n->in[0]->known) return -1;
+    const double number = weft__in_number(n, 0, "trip count", 0);
+    return number < 0 ? 0 : number > INT32_MAX ? INT32_MAX : (int64_t)number;
 }
 
-/* One iteration: replaces *condition and carried[], and adds to the stacks. */
+/* Whether an input is a tensor whose size is known. */
+static bool is_plain(const onnx_node *n, size_t i)
+{
+    return has_in(n, i) && !n->in[i]->sequence && n->in[i]->type != ONNX_STRING && !has_size(n, i);
+}
+
+/* Whether a loop without data that decide its end may be one node. */
+static bool may_keep(const onnx_node *n, size_t first, bool stacks, int64_t trips)
+{
+    bool good = trips > ONNX_UNROLLED && (!stacks || trips < INT32_MAX);
+    for (size_t i = first; i < n->n_in; i++) good = good && is_plain(n, i);
+    return good;
+}
+
+/* One iteration: replaces *condition and carried[], and adds to the stacks. False after a failure, or
+ * if data decide the condition (*by_data). */
 static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iteration,
-                    bool *condition, onnx_value *carried, size_t n_carried, onnx_sequence *stacks)
+                    bool *condition, onnx_value *carried, size_t n_carried, onnx_sequence *stacks,
+                    bool *by_data)
 {
     onnx_scope *scope = weft__body_scope(n);
     const onnx_value number = weft__known_number(n, WEFT_I32, iteration);
@@ -198,7 +218,9 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
         if (!add_input(n, scope, body, 2 + i, &carried[i])) return false;
     if (!weft__import_graph(n->import, scope, body)) return false;
     onnx_value *next = weft__body_output(n, scope, body, 0);
-    if (!next) return false;
+    if (!next || !weft__import_contents(n->import, next)) return false;
+    *by_data = !next->known;
+    if (*by_data) return false;
     *condition = known_truth(n, next, "condition");
     for (size_t i = 1; i < body->n_output; i++) {
         onnx_value *v = weft__body_output(n, scope, body, i);
@@ -211,12 +233,38 @@ static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iter
     return true;
 }
 
+/* Unrolls a loop; false if data decide its end, in which case nothing has been handed out. */
+static bool unroll(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t trips, bool condition)
+{
+    const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
+    onnx_value *carried = weft__arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
+    onnx_sequence *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
+    bool by_data = false;
+    if (!carried || !stacks) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
+    for (size_t i = 0; i < n_carried && !weft__node_failed(n); i++) {
+        if (!has_in(n, 2 + i)) weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
+        if (has_in(n, 2 + i)) carried[i] = *n->in[2 + i];
+    }
+    for (int64_t i = 0; i < trips && condition && !weft__node_failed(n); i++) {
+        if (++n->import->nodes > ONNX_MAX_NODES)
+            weft__node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
+        else if (!iterate(n, body, i, &condition, carried, n_carried, stacks, &by_data))
+            return !by_data;
+    }
+    for (size_t i = 0; i < n->n_out && !weft__node_failed(n); i++) {
+        if (i < n_carried)
+            weft__copy_value(&n->out[i], &carried[i]);
+        else if (has_out(n, i))
+            weft__sequence_join(n, &stacks[i - n_carried], 0, false, &n->out[i]);
+    }
+    return true;
+}
+
 void weft__map_Loop(onnx_node *n)
 {
     const WeftOnnx__GraphProto *body = weft__body_of(n, "body");
-    const int64_t trips = trip_count(n);
     const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
-    bool condition = !has_in(n, 1) || known_truth(n, n->in[1], "condition");
+    const int64_t trips = trip_count(n);
     if (!body || weft__node_failed(n)) return;
     if (body->n_input != 2 + n_carried || body->n_output < 1 + n_carried ||
         n->n_out > body->n_output - 1) {
@@ -224,32 +272,18 @@ void weft__map_Loop(onnx_node *n)
                         body->n_input, body->n_output, n_carried);
         return;
     }
-    onnx_value *carried = weft__arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
-    onnx_sequence *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
-    if (!carried || !stacks) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
+    bool condition = true, by_data = trips < 0;
+    if (has_in(n, 1) && weft__import_contents(n->import, n->in[1])) {
+        by_data |= !n->in[1]->known;
+        condition = n->in[1]->known ? known_truth(n, n->in[1], "condition") : true;
+    }
+    if (weft__node_failed(n)) return;
+    if (!by_data && condition && may_keep(n, 2, n->n_out > n_carried, trips) &&
+        weft__try_kept(n, false, 0, trips))
         return;
-    }
-    for (size_t i = 0; i < n_carried; i++) {
-        if (!has_in(n, 2 + i)) {
-            weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
-            return;
-        }
-        carried[i] = *n->in[2 + i];
-    }
-    for (int64_t i = 0; i < trips && condition; i++) {
-        if (++n->import->nodes > ONNX_MAX_NODES)
-            weft__node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
-        if (weft__node_failed(n) || !iterate(n, body, i, &condition, carried, n_carried, stacks))
-            return;
-    }
-    for (size_t i = 0; i < n->n_out; i++) {
-        if (i < n_carried)
-            weft__copy_value(&n->out[i], &carried[i]);
-        else if (has_out(n, i) &&
-                 !weft__sequence_join(n, &stacks[i - n_carried], 0, false, &n->out[i]))
-            return;
-    }
+    if (!weft__import_failed(n->import) && (by_data || !unroll(n, body, trips, condition)))
+        weft__keep_loop(n, trips);
+    weft__import_failed(n->import);
 }
 
 /* ---- Scan ---- */
@@ -330,6 +364,8 @@ void weft__map_Scan(onnx_node *n)
 {
     scan s = {.first = 0};
     if (!scan_start(n, &s)) return;
+    if (may_keep(n, 0, true, s.length) && weft__try_kept(n, true, s.n_states, s.length)) return;
+    if (weft__import_failed(n->import)) return;
     for (int64_t step = 0; step < s.length; step++)
         if (!scan_step(n, &s, step)) return;
     for (size_t i = 0; i < n->n_out; i++) {

@@ -94,6 +94,7 @@ static weft_value compute_again(onnx_import *import, onnx_value *value)
 
 weft_value weft__import_value(onnx_import *import, onnx_value *value)
 {
+    if (import->region && value->region != import->region) return weft__region_value(import, value);
     if (weft_is_value(value->value) || weft__import_failed(import)) return value->value;
     if (value->weight) return declare(import, value);
     if (!weft__import_contents(import, value)) return WEFT_NO_VALUE;
@@ -128,6 +129,9 @@ static bool find_inputs(onnx_import *import, onnx_node *n)
                                    n->proto->input[i]),
                    false;
         if (n->in[i]->absent) n->in[i] = NULL;
+        if (n->in[i] && import->region && n->in[i]->region != import->region)
+            n->in[i] = weft__region_operand(import, n->in[i]);
+        if (weft__import_failed(import)) return false;
         if (n->in[i] && n->in[i]->type == ONNX_STRING && !n->op->controls &&
             !weft__texts_allowed(n->op->name))
             return weft__node_fail(n, WEFT_BAD_DTYPE, "does not work on strings"), false;
@@ -338,6 +342,7 @@ static bool run_node(onnx_import *import, onnx_node *n)
         n->out[i].output = n->out[i].name;
         n->out[i].node = n->proto;
         n->out[i].scope = n->scope;
+        n->out[i].region = import->region;
     }
     return true;
 }

@@ -44,10 +44,11 @@ typedef struct onnx_weight {
 /* A value of the model. Contents that are known and values in the graph follow from each other. */
 typedef struct onnx_value {
     const char *name;
-    int type;         /* enum onnx_type, for integers of few bits */
-    weft_value value; /* in the graph that is being built; none before a node needs it */
-    bool known;       /* during the import */
-    bool absent;      /* an optional value without an element, or an input that the call of a
+    int type;                   /* enum onnx_type, for integers of few bits */
+    weft_value value;           /* in the graph that is being built; none before a node needs it */
+    struct onnx_region *region; /* that this graph belongs to; NULL: the model's */
+    bool known;                 /* during the import */
+    bool absent; /* an optional value without an element, or an input that the call of a
                          function leaves out */
     const struct onnx_sequence *sequence; /* the values of a sequence, or NULL */
     onnx_tensor tensor;
@@ -100,7 +101,8 @@ typedef struct onnx_import {
     const onnx_mappings *mappings;
     const weft_onnx *model;
     onnx_mode mode;
-    weft_graph *graph;
+    weft_graph *graph;          /* that is being built: the region's, or the model's */
+    struct onnx_region *region; /* NULL: none */
     weft_error error;
     arena memory;
     size_t nodes;  /* mapped so far */
@@ -292,6 +294,41 @@ onnx_scope *weft__run_body(onnx_node *n, const WeftOnnx__GraphProto *body, const
 onnx_value weft__known_number(onnx_node *n, weft_dtype dtype, int64_t number);
 /* Makes `to` the same value under another name. */
 void weft__copy_value(onnx_value *to, const onnx_value *from);
+
+/* ---- Bodies that become graphs of their own (region.c) ---- */
+
+/* The body of a loop that stays one, while its nodes are mapped. Values from outside are inputs of its graph. */
+typedef struct onnx_region {
+    struct onnx_region *outer;
+    weft_graph *graph, *around;      /* of the body, and the one that it is for */
+    char label[ONNX_SCOPE_BYTES];    /* that of the import outside */
+    weft_value *captured, *captures; /* values of `around`, and the inputs that stand for them */
+    size_t n, capacity;
+} onnx_region;
+
+/* What is mapped from now on is part of the region's graph, which this creates. False after a
+ * failure. */
+bool weft__region_enter(onnx_import *import, onnx_region *region);
+/* Goes on outside of the region. The graph is the caller's to free. */
+void weft__region_leave(onnx_import *import, onnx_region *region);
+/* An input of the region's graph. */
+weft_value weft__region_input(const onnx_region *region, weft_dtype dtype, weft_shape shape);
+/* In a region: a value from outside. */
+weft_value weft__region_value(onnx_import *import, onnx_value *value);
+/* In a region: input i of a node from outside, with what belongs to it. NULL after a failure. */
+onnx_value *weft__region_operand(onnx_import *import, onnx_value *value);
+
+/* ---- Loops (loop.c) ---- */
+
+/* Where a Loop or Scan has more iterations, its body is tried as one node before it is unrolled. */
+#define ONNX_UNROLLED 16
+
+/* Adds a Loop as one node. `trips` is its trip count, -1 if data decide it. */
+void weft__keep_loop(onnx_node *n, int64_t trips);
+/* The same of a Scan with so many states and iterations. */
+void weft__keep_scan(onnx_node *n, size_t n_states, int64_t length);
+/* Runs one of the two. False if it failed because of the body, and nothing has changed. */
+bool weft__try_kept(onnx_node *n, bool scan, size_t n_states, int64_t trips);
 
 /* ---- Sizes that data decide (sizes.c) ---- */
 

@@ -194,6 +194,7 @@ void weft__set_typed(onnx_node *n, size_t i, weft_value value, int type)
 {
     if (i >= n->n_out || weft__node_failed(n)) return;
     n->out[i].value = value;
+    n->out[i].region = n->import->region;
     n->out[i].type = type;
 }
 

@@ -30,12 +30,14 @@ static void no_memory(onnx_import *import)
 static bool input_type(noted *n, onnx_value *v, weft_type *type)
 {
     if (!weft__import_contents(n->import, v)) return false;
-    if (v->known || v->weight)
+    if (v->known || v->weight) {
         *type = (weft_type){v->tensor.dtype, v->tensor.shape};
-    else
-        *type = (weft_type){weft_dtype_of(n->import->graph, v->value),
-                            weft_shape_of(n->import->graph, v->value)};
-    return v->known || v->weight || weft_is_value(v->value);
+        return true;
+    }
+    if (!weft_is_value(v->value)) return false;
+    const weft_value x = weft__import_value(n->import, v);
+    *type = (weft_type){weft_dtype_of(n->import->graph, x), weft_shape_of(n->import->graph, x)};
+    return true;
 }
 
 static bool find_inputs(noted *n, weft_type *types)

@@ -15,6 +15,7 @@ onnx_value *weft__scope_add(onnx_import *import, onnx_scope *scope, const char *
         return NULL;
     }
     value->name = name;
+    value->region = import->region;
     return value;
 }
 

@@ -487,7 +487,8 @@ static void test_many_constants(void)
     write_input(&p, body, "before", ONNX_FLOAT, WEFT_SHAPE(65536));
     write_longs(&p, body, "shape", WEFT_SHAPE(1), &shape);
     write_node(&p, body, "ConstantOfShape", "shape", "zeros");
-    write_node(&p, body, "Add", "before zeros", "after");
+    write_node(&p, body, "RandomUniformLike", "before", "noise"); /* so it cannot be one node */
+    write_node(&p, body, "Add", "noise zeros", "after");
     write_node(&p, body, "Identity", "go_on", "next");
     write_output(&p, body, "next");
     write_output(&p, body, "after");

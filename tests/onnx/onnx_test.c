@@ -309,7 +309,7 @@ static void test_loop(void)
     weft_forward_free(forward);
     weft_params_free(store);
     weft_onnx_free(m);
-    refuse(&f, doubling(&f, false), WEFT_BAD_ARGUMENT, "\"trips\" (trip count)");
+    refuse(&f, doubling(&f, false), WEFT_BAD_ARGUMENT, "needs its trip count");
 
     static const int32_t two = 2;
     const weft_onnx_constant constant = {"trips", WEFT_I32, WEFT_SCALAR, &two, NULL};
