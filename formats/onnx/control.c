@@ -202,60 +202,65 @@ static bool may_keep(const onnx_node *n, size_t first, bool stacks, int64_t trip
     return good;
 }
 
-/* One iteration: replaces *condition and carried[], and adds to the stacks. False after a failure, or
- * if data decide the condition (*by_data). */
-static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iteration,
-                    bool *condition, onnx_value *carried, size_t n_carried, onnx_sequence *stacks,
-                    bool *by_data)
+/* A Loop that is unrolled, after some of its iterations. */
+typedef struct unrolled {
+    const WeftOnnx__GraphProto *body;
+    bool condition; /* of the next iteration */
+    bool by_data;   /* that of the body depends on data */
+    size_t n_carried;
+    onnx_value *carried;
+    onnx_sequence *stacks;
+} unrolled;
+
+/* Adds an iteration. False after a failure, or if data decide its condition. */
+static bool iterate(onnx_node *n, unrolled *u, int64_t iteration)
 {
     onnx_scope *scope = weft__body_scope(n);
     const onnx_value number = weft__known_number(n, WEFT_I32, iteration);
-    const onnx_value truth = weft__known_number(n, WEFT_BOOL, *condition);
-    if (!scope || weft__node_failed(n) || !add_input(n, scope, body, 0, &number) ||
-        !add_input(n, scope, body, 1, &truth))
+    const onnx_value truth = weft__known_number(n, WEFT_BOOL, 1);
+    if (!scope || weft__node_failed(n) || !add_input(n, scope, u->body, 0, &number) ||
+        !add_input(n, scope, u->body, 1, &truth))
         return false;
-    for (size_t i = 0; i < n_carried; i++)
-        if (!add_input(n, scope, body, 2 + i, &carried[i])) return false;
-    if (!weft__import_graph(n->import, scope, body)) return false;
-    onnx_value *next = weft__body_output(n, scope, body, 0);
+    for (size_t i = 0; i < u->n_carried; i++)
+        if (!add_input(n, scope, u->body, 2 + i, &u->carried[i])) return false;
+    if (!weft__import_graph(n->import, scope, u->body)) return false;
+    onnx_value *next = weft__body_output(n, scope, u->body, 0);
     if (!next || !weft__import_contents(n->import, next)) return false;
-    *by_data = !next->known;
-    if (*by_data) return false;
-    *condition = known_truth(n, next, "condition");
-    for (size_t i = 1; i < body->n_output; i++) {
-        onnx_value *v = weft__body_output(n, scope, body, i);
+    u->by_data = !next->known;
+    if (u->by_data) return false;
+    u->condition = known_truth(n, next, "condition");
+    for (size_t i = 1; i < u->body->n_output; i++) {
+        onnx_value *v = weft__body_output(n, scope, u->body, i);
         if (!v || weft__node_failed(n)) return false;
-        if (i <= n_carried)
-            weft__copy_value(&carried[i - 1], v);
-        else if (!weft__sequence_push(n, &stacks[i - 1 - n_carried], v))
+        if (i <= u->n_carried)
+            weft__copy_value(&u->carried[i - 1], v);
+        else if (!weft__sequence_push(n, &u->stacks[i - 1 - u->n_carried], v))
             return false;
     }
     return true;
 }
 
-/* Unrolls a loop; false if data decide its end, in which case nothing has been handed out. */
-static bool unroll(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t trips, bool condition)
+/* False if data decide the end of the loop, in which case nothing has been handed out. */
+static bool unroll(onnx_node *n, unrolled *u, int64_t trips)
 {
-    const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
-    onnx_value *carried = weft__arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
-    onnx_sequence *stacks = weft__arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
-    bool by_data = false;
-    if (!carried || !stacks) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
-    for (size_t i = 0; i < n_carried && !weft__node_failed(n); i++) {
+    u->carried = weft__arena_alloc(&n->import->memory, (u->n_carried + 1) * sizeof *u->carried);
+    u->stacks = weft__arena_alloc(&n->import->memory, u->body->n_output * sizeof *u->stacks);
+    if (!u->carried || !u->stacks) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
+    for (size_t i = 0; i < u->n_carried && !weft__node_failed(n); i++) {
         if (!has_in(n, 2 + i)) weft__node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
-        if (has_in(n, 2 + i)) carried[i] = *n->in[2 + i];
+        if (has_in(n, 2 + i)) u->carried[i] = *n->in[2 + i];
     }
-    for (int64_t i = 0; i < trips && condition && !weft__node_failed(n); i++) {
+    for (int64_t i = 0; i < trips && u->condition && !weft__node_failed(n); i++) {
         if (++n->import->nodes > ONNX_MAX_NODES)
             weft__node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
-        else if (!iterate(n, body, i, &condition, carried, n_carried, stacks, &by_data))
-            return !by_data;
+        else if (!iterate(n, u, i))
+            return !u->by_data;
     }
     for (size_t i = 0; i < n->n_out && !weft__node_failed(n); i++) {
-        if (i < n_carried)
-            weft__copy_value(&n->out[i], &carried[i]);
+        if (i < u->n_carried)
+            weft__copy_value(&n->out[i], &u->carried[i]);
         else if (has_out(n, i))
-            weft__sequence_join(n, &stacks[i - n_carried], 0, false, &n->out[i]);
+            weft__sequence_join(n, &u->stacks[i - u->n_carried], 0, false, &n->out[i]);
     }
     return true;
 }
@@ -263,25 +268,25 @@ static bool unroll(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t trips
 void weft__map_Loop(onnx_node *n)
 {
     const WeftOnnx__GraphProto *body = weft__body_of(n, "body");
-    const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
+    unrolled u = {.body = body, .condition = true, .n_carried = n->n_in > 2 ? n->n_in - 2 : 0};
     const int64_t trips = trip_count(n);
     if (!body || weft__node_failed(n)) return;
-    if (body->n_input != 2 + n_carried || body->n_output < 1 + n_carried ||
+    if (body->n_input != 2 + u.n_carried || body->n_output < 1 + u.n_carried ||
         n->n_out > body->n_output - 1) {
         weft__node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs and %zu outputs for %zu values",
-                        body->n_input, body->n_output, n_carried);
+                        body->n_input, body->n_output, u.n_carried);
         return;
     }
-    bool condition = true, by_data = trips < 0;
+    bool by_data = trips < 0;
     if (has_in(n, 1) && weft__import_contents(n->import, n->in[1])) {
         by_data |= !n->in[1]->known;
-        condition = n->in[1]->known ? known_truth(n, n->in[1], "condition") : true;
+        if (n->in[1]->known) u.condition = known_truth(n, n->in[1], "condition");
     }
     if (weft__node_failed(n)) return;
-    if (!by_data && condition && may_keep(n, 2, n->n_out > n_carried, trips) &&
+    if (!by_data && u.condition && may_keep(n, 2, n->n_out > u.n_carried, trips) &&
         weft__try_kept(n, false, 0, trips))
         return;
-    if (!weft__import_failed(n->import) && (by_data || !unroll(n, body, trips, condition)))
+    if (!weft__import_failed(n->import) && (by_data || !unroll(n, &u, trips)))
         weft__keep_loop(n, trips);
     weft__import_failed(n->import);
 }

@@ -325,7 +325,7 @@ onnx_value *weft__region_operand(onnx_import *import, onnx_value *value);
 
 /* Adds a Loop as one node. `trips` is its trip count, -1 if data decide it. */
 void weft__keep_loop(onnx_node *n, int64_t trips);
-/* The same of a Scan with so many states and iterations. */
+/* The same of a Scan of `length` iterations. */
 void weft__keep_scan(onnx_node *n, size_t n_states, int64_t length);
 /* Runs one of the two. False if it failed because of the body, and nothing has changed. */
 bool weft__try_kept(onnx_node *n, bool scan, size_t n_states, int64_t trips);
