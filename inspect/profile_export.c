@@ -39,15 +39,15 @@ static size_t list_events(const weft_profile *p, weft_profile_event *list)
     size_t n = 0;
     uint64_t origin = UINT64_MAX;
     for (int t = 0; t < p->team; t++) {
-        const profile_run *run = &p->threads[t]->runs[first % p->trace_runs];
+        const profile_run *run = &p->all.threads[t]->runs[first % p->trace_runs];
         if (run->n && run->events[0].begin_ns < origin) origin = run->events[0].begin_ns;
     }
     for (size_t r = first; r < p->runs; r++)
         for (int t = 0; t < p->capacity; t++) {
-            const profile_run *run = &p->threads[t]->runs[r % p->trace_runs];
+            const profile_run *run = &p->all.threads[t]->runs[r % p->trace_runs];
             for (size_t i = 0; list && i < run->n; i++) {
                 const profile_event *e = &run->events[i];
-                list[n + i] = (weft_profile_event){.node = p->plan->steps[e->step].node,
+                list[n + i] = (weft_profile_event){.node = p->all.plan->steps[e->step].node,
                                                    .run = r,
                                                    .thread = t,
                                                    .phase = e->phase,
@@ -121,7 +121,7 @@ weft_status weft_profile_write_trace(const weft_profile *p, FILE *file, weft_err
                               "no run was recorded: switch measuring on with trace_runs above 0");
     node_names names;
     weft_profile_events *events = weft_profile_events_new(p, error);
-    if (!weft__node_names_make(&names, p->plan->graph) || !events) {
+    if (!weft__node_names_make(&names, p->all.plan->graph) || !events) {
         weft_profile_events_free(events);
         weft__node_names_free(&names);
         return weft_error_set(error, WEFT_NO_MEMORY, "trace", "no memory for the names");
@@ -134,7 +134,7 @@ weft_status weft_profile_write_trace(const weft_profile *p, FILE *file, weft_err
                 ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,"
                 "\"args\":{\"name\":\"thread %d\"}}",
                 t, t);
-    const trace to = {file, p->plan->graph, names.at};
+    const trace to = {file, p->all.plan->graph, names.at};
     for (size_t i = 0; i < events->n; i++) trace_event(&to, &events->list[i]);
     weft_profile_events_free(events);
     weft__node_names_free(&names);
@@ -176,7 +176,7 @@ weft_status weft_profile_write_dot(const weft_profile *profile, FILE *file, weft
     weft_profile_table *table = weft_profile_table_new(profile, WEFT_PROFILE_BY_NODE, 0, NULL, e);
     const weft_profile_row *rows = weft_profile_table_rows(table, &n);
     if (!table) return e->status;
-    const weft_graph *g = profile->plan->graph;
+    const weft_graph *g = profile->all.plan->graph;
     weft_profile_totals total = weft_profile_totals_of(profile);
     overlay o = {calloc(g->n_nodes + 1, sizeof(double)), total.thread_seconds, 0,
                  (double)total.runs, (double)total.threads};

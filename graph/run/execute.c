@@ -25,6 +25,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 static void run_loop(const executor *e, uint32_t index);
+static void run_loop_profiled(const executor *e, profile_thread *record, uint32_t index);
 
 void weft__executor_run_step(const executor *e, uint32_t index)
 {
@@ -110,7 +111,10 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_inte
         if (step->by_block && phase == step->phases - 1) {
             run_fused(e, record, i, phase, from, to);
         } else {
-            if (step->loop && from < to) run_loop(e, i);
+            if (step->loop && from < to && record)
+                run_loop_profiled(e, record, i);
+            else if (step->loop && from < to)
+                run_loop(e, i);
             for (int64_t tile = from; tile < to && step->kernel; tile++) step->kernel(call, tile);
             if (record && from < to) profile_computed(record, i, phase);
         }
@@ -312,25 +316,44 @@ static bool has_fault(const executor *e)
     return atomic_load(&e->fault.step) != NO_FAULT;
 }
 
-/* Runs a whole loop on the calling thread. */
-static __attribute__((noinline)) void run_loop(const executor *e, uint32_t index)
+/* Runs a whole loop on the calling thread. `body` is the record of its body; NULL without a profile. */
+INLINE void run_turns(const executor *e, profile_thread *record, profile_thread *body,
+                      uint32_t index)
 {
     loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
     const weft_plan *plan = l->body.plan;
     executor_clear_fault(&l->body);
     for (int64_t step = 0; (step = weft__loop_next(l, step)) < l->loop->scan->n; step++) {
         weft__loop_move(l, step);
+        if (record) profile_loop(record, body, index);
+        if (record) body->turns++;
         for (uint32_t g = 0; g < plan->n_intervals; g++) {
             const plan_interval *interval = &plan->intervals[g];
             if (l->body.poison) poison_interval(&l->body, g);
             for (int phase = 0; phase < interval->phases; phase++)
-                run_tiles(&l->body, NULL, interval, phase, 0, interval->work[phase]);
+                run_tiles(&l->body, body, interval, phase, 0, interval->work[phase]);
         }
         weft__loop_collect(l, step);
         if (!has_fault(&l->body)) continue;
         fail_loop(l, step);
         return;
     }
+}
+
+static __attribute__((noinline)) void run_loop(const executor *e, uint32_t index)
+{
+    run_turns(e, NULL, NULL, index);
+}
+
+static __attribute__((noinline)) void run_loop_profiled(const executor *e, profile_thread *record,
+                                                        uint32_t index)
+{
+    const uint64_t begin = record->now_ns;
+    profile_thread *body =
+        profile_enter_body(record, (size_t)(e->plan->steps[index].loop - e->plan->loops));
+    run_turns(e, record, body, index);
+    profile_loop(record, body, index);
+    profile_add_event(record, begin, index, 0);
 }
 
 /* Ends the turn before, and finds the step of the next one. */
@@ -356,6 +379,7 @@ static bool begin_turn(worker *w, loop_run *l)
     if (begun > w->turn + 1) w->turn = begun - 1;
     if (progress_take_in(p, 0, w->turn)) {
         change_turn(l, w->turn == 0);
+        if (w->record && !atomic_load(&l->over)) w->record->turns++;
         weft__progress_add(&w->e->sleepers, &p->finished, 1, w->turn + 1);
     }
     if (!progress_reached(&p->finished, w->turn + 1) &&
@@ -366,29 +390,54 @@ static bool begin_turn(worker *w, loop_run *l)
 
 /* One thread's part of a loop whose steps the threads share. It ends when the loop is finished,
  * whichever threads ran it. */
-static __attribute__((noinline)) void share_loop(worker *outer, uint32_t index)
+INLINE void share_turns(worker *outer, loop_run *l, profile_thread *body, uint32_t index)
 {
-    executor *e = outer->e;
-    if (outer->threads == 1) {
-        run_loop(e, index);
-        return;
-    }
-    loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
     const uint32_t n_intervals = (uint32_t)l->body.plan->n_intervals;
     worker w = {.e = &l->body,
+                .record = body,
                 .thread = outer->thread,
                 .threads = outer->threads,
                 .spin_ns = outer->spin_ns,
                 .loops = true};
     for (; begin_turn(&w, l); w.turn++) {
+        if (body) profile_loop(outer->record, body, index);
         for (uint32_t g = 0; g < n_intervals; g++) {
+            if (body) body->superstep = l->body.plan->intervals[g].superstep;
             if (g) wait_for_interval(&w, g - 1);
             if (w.e->poison) poison_once(&w, g);
+            if (g && body) profile_waited(body);
             run_phases(&w, g);
         }
         wait_for_interval(&w, n_intervals - 1);
+        if (body) profile_waited(body);
     }
     outer->slept_ns += w.slept_ns;
+}
+
+static __attribute__((noinline)) void share_loop(worker *outer, uint32_t index)
+{
+    executor *e = outer->e;
+    const size_t loop = (size_t)(e->plan->steps[index].loop - e->plan->loops);
+    if (outer->threads == 1) {
+        run_loop(e, index);
+        return;
+    }
+    share_turns(outer, &e->loops[loop], NULL, index);
+}
+
+static __attribute__((noinline)) void share_loop_profiled(worker *outer, uint32_t index)
+{
+    executor *e = outer->e;
+    const size_t loop = (size_t)(e->plan->steps[index].loop - e->plan->loops);
+    const uint64_t begin = outer->record->now_ns;
+    if (outer->threads == 1) {
+        run_loop_profiled(e, outer->record, index);
+        return;
+    }
+    profile_thread *body = profile_enter_body(outer->record, loop);
+    share_turns(outer, &e->loops[loop], body, index);
+    profile_loop(outer->record, body, index);
+    profile_add_event(outer->record, begin, index, 0);
 }
 
 /* ---- A thread ---- */
@@ -416,10 +465,10 @@ INLINE void run_intervals(executor *e, weft_profile *profile, profile_thread *re
             if (record) profile_waited(record);
         }
         if (record) profile_enter_interval(record, profile, g);
-        if (interval->loop) {
+        if (interval->loop && record)
+            share_loop_profiled(&w, interval->loop - 1);
+        else if (interval->loop)
             share_loop(&w, interval->loop - 1);
-            if (record) profile_computed(record, interval->loop - 1, 0);
-        }
         run_phases(&w, g);
     }
     if (g == e->end && g > e->begin) wait_for_interval(&w, g - 1);

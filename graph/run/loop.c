@@ -70,6 +70,7 @@ void weft__loop_bind(executor *e, uint32_t step)
     l->call = &e->calls[2 * (size_t)step];
     body->arena = l->call->scratch;
     body->poison = e->poison;
+    body->pool = e->pool;
     body->run.workspace = e->run.workspace;
     body->run.workspace_bytes = e->run.workspace_bytes;
     bind_operands(l);

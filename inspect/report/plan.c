@@ -75,7 +75,7 @@ static weft_status check_options(const weft_plan *plan, const weft_report_plan_o
 {
     if (!plan) return weft_error_set(error, WEFT_BAD_ARGUMENT, "report", "the plan is NULL");
     if (!o->profile) return WEFT_OK;
-    if (o->profile->plan != plan)
+    if (o->profile->all.plan != plan)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "report", "the profile is of another plan");
     if (!weft_profile_totals_of(o->profile).runs)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "report", "the profile has no run");

@@ -22,9 +22,9 @@ static bool time_nodes(report_plan *p, const weft_report_plan_options *o, double
         report_node *node = &p->nodes[rows[i].node];
         if (!rows[i].calls) continue;
         node->timed = true;
-        node->compute = rows[i].compute_seconds / runs;
-        node->waiting = rows[i].waiting_seconds / runs;
-        node->roofline = rows[i].roofline_seconds * total.threads / runs;
+        node->compute += rows[i].compute_seconds / runs;
+        node->waiting += rows[i].waiting_seconds / runs;
+        node->roofline += rows[i].roofline_seconds * total.threads / runs;
         *roofline += rows[i].roofline_seconds / runs;
     }
     weft_profile_table_free(table);

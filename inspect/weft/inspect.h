@@ -96,15 +96,16 @@ typedef enum weft_profile_by {
 
 typedef struct weft_profile_row {
     /* By node: the name of output 0, or scope/op; from the second node of a name on followed by a
-     * number, "enc.0.ffn/matmul#2", in the order of the nodes of weft_plan_graph. By op: the op. By
-     * scope: the scope, or "". */
+     * number, "enc.0.ffn/matmul#2", in the order of the nodes of weft_plan_graph. A node in the body of
+     * a loop follows the loop, "scan/matmul"; the row of the loop is what its nodes leave. By op: the
+     * op. By scope: the scope, or "". */
     const char *name;
     const char *op;    /* by node and by op; else "" */
     const char *scope; /* by node and by scope; else "" */
     const char *shape; /* by node: the type of output 0, "f32 [2, 3]"; else "" */
-    size_t node;       /* by node: its index in weft_plan_graph; else SIZE_MAX */
-    size_t nodes;      /* nodes in this row */
-    uint64_t calls;    /* how often they ran, together */
+    size_t node;    /* by node: its index in weft_plan_graph, or that of its loop; else SIZE_MAX */
+    size_t nodes;   /* nodes in this row */
+    uint64_t calls; /* how often they ran, together */
     double compute_seconds, waiting_seconds; /* over all threads */
     double flops, bytes;                     /* of all calls, as the ops count them */
     /* The least time of all calls, by the roofline model (Williams et al. 2009): per call, the

@@ -5,6 +5,7 @@
 #include "tests.h"
 #include "value_pairs.h"
 
+#include <weft/inspect.h>
 #include <weft/session.h>
 
 #include <stdlib.h>
@@ -220,6 +221,61 @@ static void test_tools(void)
     weft_graph_free(g);
 }
 
+/* Profiles have rows for the nodes of bodies, called once a step, and the times of all rows add up. */
+static void expect_profile(const loop_cell *c, int64_t n, int threads, const weft_thread_pool *pool,
+                           const char *inner, uint64_t calls)
+{
+    weft_error e = {.status = WEFT_OK};
+    const weft_session_options o = {.threads = threads, .pool = pool};
+    weft_graph *g = weft_graph_new();
+    weft_value in[LOOP_MAX_IN], out[LOOP_MAX_OUT];
+    loop_declare(g, c, WEFT_F32, n, in);
+    loop_by_scan(g, c, n, in, out);
+    weft_plan *plan = weft_plan_new(g, out, loop_outputs(c), NULL, &e);
+    weft_session *s = weft_session_new(plan, NULL, &o, &e);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    loop_fill(s, g, in, loop_inputs(c));
+    CU_ASSERT_EQUAL(weft_session_profile(s, true, NULL, &e), WEFT_OK);
+    for (int run = 0; run < 2; run++) CU_ASSERT_EQUAL(weft_session_run(s, &e), WEFT_OK);
+    const weft_profile_totals total = weft_profile_totals_of(weft_profile_of(s));
+    const double all = total.compute_seconds + total.waiting_seconds + total.start_seconds;
+    CU_ASSERT_DOUBLE_EQUAL(all, total.thread_seconds, 1e-9);
+    size_t rows, found = 0;
+    weft_profile_table *t =
+        weft_profile_table_new(weft_profile_of(s), WEFT_PROFILE_BY_NODE, 0, NULL, &e);
+    const weft_profile_row *row = weft_profile_table_rows(t, &rows);
+    double sum = total.start_seconds, flops = 0;
+    for (size_t i = 0; i < rows; i++) {
+        sum += row[i].compute_seconds + row[i].waiting_seconds;
+        flops += row[i].flops;
+        if (strcmp(row[i].name, inner) != 0) continue;
+        CU_ASSERT_EQUAL(row[i].calls, 2 * calls);
+        CU_ASSERT_STRING_EQUAL(weft_graph_node(weft_plan_graph(plan), row[i].node).op->name,
+                               "scan");
+        CU_ASSERT_TRUE(row[i].compute_seconds > 0 && row[i].flops > 0);
+        found++;
+    }
+    CU_ASSERT_EQUAL(found, 1);
+    CU_ASSERT_DOUBLE_EQUAL(sum, total.thread_seconds, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(flops, total.flops, 1e-9 * flops);
+    weft_profile_table_free(t);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_profiles(void)
+{
+    int calls = 0;
+    const weft_thread_pool pool = {.run = run_in_turn, .context = &calls};
+    for (int threads = 1; threads <= 3; threads++) {
+        expect_profile(&loop_cells[LOOP_LSTM], 7, threads, NULL, "scan/matmul", 7);
+        expect_profile(&loop_cells[LOOP_WIDE_RNN], 9, threads, NULL, "scan/matmul", 9);
+        expect_profile(&loop_cells[LOOP_WIDE_RNN], 9, threads, &pool, "scan/matmul", 9);
+        expect_profile(&loop_nested, 5, threads, NULL, "scan/scan/matmul", 15);
+    }
+}
+
 /* ---- Bodies that are refused ---- */
 
 typedef struct refusal {
@@ -335,6 +391,7 @@ void scan_tests(void)
     CU_add_test(suite, "the size of plans", test_sizes);
     CU_add_test(suite, "a fault in a step", test_fault);
     CU_add_test(suite, "profiles and the search for NaN", test_tools);
+    CU_add_test(suite, "profiles of bodies", test_profiles);
     CU_add_test(suite, "bodies that are refused", test_refusals);
     CU_add_test(suite, "wrong arguments", test_arguments);
 }
