@@ -182,7 +182,7 @@ static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_
         memset(&attr, 0, sizeof attr);
         attr.n = n;
         attr.reverse = b->reverse;
-        attr.guarded = like.when != 0;
+        attr.conditional = like.when != 0;
         attr.body = weft__scan_body_new(g, b->graph, &like, used);
         if (attr.body) {
             attr.nodes = (int64_t)weft_graph_node_count(attr.body->graph);

@@ -3,6 +3,7 @@
 #include "dot_boxes.h"
 
 #include "base/text.h"
+#include "ir/scan.h"
 
 #include <errno.h>
 #include <string.h>
@@ -56,7 +57,8 @@ static const node_style *look_of(const node_record *node)
 
 /* ---- Nodes and boxes ---- */
 
-static void draw_node(FILE *file, const weft_graph *g, size_t index,
+/* `prefix` and the index are the node's name in the picture. */
+static void draw_node(FILE *file, const weft_graph *g, const char *prefix, size_t index,
                       const weft_dot_options *options)
 {
     weft_dot_node extra = {"", ""};
@@ -68,7 +70,8 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
         weft__op_is_leaf(node->op) || options->depth > 0 ? NULL : node->op->attrs;
     char text[192];
     if (options->decorate) options->decorate(options->user, g, index, &extra);
-    fprintf(file, "n%zu [shape=%s, color=\"%s\", fillcolor=\"", index, look->shape, look->line);
+    fprintf(file, "%s%zu [shape=%s, color=\"%s\", fillcolor=\"", prefix, index, look->shape,
+            look->line);
     quoted(file, extra.color[0] ? extra.color : look->fill);
     fputs("\", label=\"", file);
     if (value->name) {
@@ -179,9 +182,68 @@ static void draw_joined(FILE *file, const weft_graph *g, const dot_boxes *b)
     }
 }
 
+/* ---- Bodies of loops ---- */
+
+static const char *input_kind(const scan_body *b, uint32_t i)
+{
+    if (i + 1 == b->when) return "whether the step runs";
+    return i < b->n_carry ? "carry" : i < b->n_carry + b->n_each ? "slice" : "shared";
+}
+
+static void draw_body(FILE *file, const weft_graph *g, const char *prefix, size_t index);
+
+/* The nodes of a body, whose names begin with `inner`, and the edges between them. */
+static void draw_body_nodes(FILE *file, const weft_graph *g, const char *inner)
+{
+    static const weft_dot_options plain = {0};
+    for (size_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        const bool has_body = scan_of(node->op, node->attr) != NULL;
+        draw_node(file, g, inner, n, &plain);
+        if (has_body) draw_body(file, g, inner, n);
+        for (size_t i = 0; i < node->n_in && !has_body; i++)
+            fprintf(file, "%s%u -> %s%zu;\n", inner, g->values[node->in[i]].node, inner, n);
+    }
+}
+
+/* The body of a loop as a box: its inputs are connected with what the loop reads, and what a step computes
+ * with the loop, and with the inputs that it becomes in the next step. */
+static void draw_body(FILE *file, const weft_graph *g, const char *prefix, size_t index)
+{
+    const node_record *node = &g->nodes[index];
+    const scan_body *b = scan_of(node->op, node->attr)->body;
+    const weft_graph *body = b->graph;
+    char inner[64];
+    if (weft__text_format(inner, sizeof inner, "%s%zu_", prefix, index) >= (int)sizeof inner)
+        return;
+    fprintf(file,
+            "subgraph \"cluster_%s\" { color=\"#2f74c0\"; style=rounded; fontname=\"Helvetica\"; "
+            "fontsize=10; label=\"a step of %s, "
+            "%zu nodes\";\n",
+            inner, node->op->name, body->n_nodes);
+    draw_body_nodes(file, body, inner);
+    fputs("}\n", file);
+    for (uint32_t i = 0; i < scan_inputs(b); i++)
+        fprintf(file, "%s%u -> %s%u [style=dashed, label=\"%s\"];\n", prefix,
+                g->values[node->in[i]].node, inner, body->values[b->in[i]].node, input_kind(b, i));
+    for (uint32_t k = 0; k < b->n_carry + b->n_out; k++) {
+        const uint32_t from = body->values[b->out[k]].node;
+        fprintf(file, "%s%u -> %s%zu [style=dashed, label=\"%s\"];\n", inner, from, prefix, index,
+                k < b->n_carry ? "last" : "stack");
+        if (k < b->n_carry)
+            fprintf(file, "%s%u -> %s%u [style=dotted, constraint=false, label=\"next\"];\n", inner,
+                    from, inner, body->values[b->in[k]].node);
+    }
+}
+
 /* ---- The graph ---- */
 
-/* Every node, in the clusters of its scopes. */
+static bool has_body(const weft_graph *g, size_t n)
+{
+    return scan_of(g->nodes[n].op, g->nodes[n].attr) != NULL;
+}
+
+/* Every node, in the clusters of its scopes, with the bodies of loops. */
 static void draw_clusters(FILE *file, const weft_graph *g, const dot_boxes *b,
                           const weft_dot_options *options)
 {
@@ -190,11 +252,14 @@ static void draw_clusters(FILE *file, const weft_graph *g, const dot_boxes *b,
         if (b->of[n] == DOT_HIDDEN) continue;
         change_scope(file, scope, g->nodes[n].scope);
         scope = g->nodes[n].scope;
-        draw_node(file, g, n, options);
+        draw_node(file, g, "n", n, options);
     }
     change_scope(file, scope, "");
+    for (size_t n = 0; n < g->n_nodes; n++)
+        if (b->of[n] != DOT_HIDDEN && has_body(g, n)) draw_body(file, g, "n", n);
     for (size_t i = 0; i < b->n_edges; i++)
-        fprintf(file, "n%u -> n%u;\n", b->edges[i].from, b->edges[i].to);
+        if (!has_body(g, b->edges[i].to))
+            fprintf(file, "n%u -> n%u;\n", b->edges[i].from, b->edges[i].to);
 }
 
 /* Boxes, and the nodes outside of any, without clusters: the names of boxes are whole scopes, and
@@ -207,7 +272,7 @@ static void draw_boxes(FILE *file, const weft_graph *g, const dot_boxes *b,
         if (b->box[n].nodes)
             draw_box(file, g, n, &b->box[n]);
         else
-            draw_node(file, g, n, options);
+            draw_node(file, g, "n", n, options);
     }
     draw_joined(file, g, b);
 }

@@ -8,7 +8,7 @@ const weft_attr_field weft__scan_attrs[] = {
     {"steps", WEFT_ATTR_INT64, offsetof(scan_attr, n)},
     {"nodes", WEFT_ATTR_INT64, offsetof(scan_attr, nodes)},
     {"reverse", WEFT_ATTR_BOOL, offsetof(scan_attr, reverse)},
-    {"guarded", WEFT_ATTR_BOOL, offsetof(scan_attr, guarded)},
+    {"conditional", WEFT_ATTR_BOOL, offsetof(scan_attr, conditional)},
     {NULL, WEFT_ATTR_INT, 0}};
 
 static bool same_type(const weft_type *a, const weft_type *b)

@@ -26,13 +26,13 @@ typedef struct scan_body {
 typedef struct scan_attr {
     scan_body *body;
     int64_t n;
-    int64_t nodes; /* of the body, for pictures */
-    bool reverse;  /* the steps run from n - 1 down to 0 */
-    bool guarded;  /* the body has `when`; for pictures */
+    int64_t nodes;    /* of the body, for pictures */
+    bool reverse;     /* the steps run from n - 1 down to 0 */
+    bool conditional; /* the body has `when`; for pictures */
 } scan_attr;
 
 extern const weft_attr_field weft__scan_attrs[];
-bool weft__scan_infer(weft_infer *infer);
+WEFT_PRIVATE_API bool weft__scan_infer(weft_infer *infer);
 void weft__scan_cost(const weft_call *call, weft_cost *cost);
 
 /* The attributes of a scan; NULL for another node. */

@@ -1,6 +1,8 @@
 /* DOT export: escaping, scopes as clusters, and that Graphviz, where it is there, takes it. */
 #include "tests.h"
 
+#include <weft/scan.h>
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -242,6 +244,33 @@ static void test_boxes(void)
     weft_graph_free(g);
 }
 
+/* A loop is drawn with its body, in a cluster whose nodes have names of their own. */
+static void test_bodies(void)
+{
+    weft_graph *g = weft_graph_new(), *b = weft_graph_new();
+    const weft_value h = weft_input(b, "h", WEFT_F32, WEFT_SHAPE(2));
+    const weft_value x = weft_input(b, "x", WEFT_F32, WEFT_SHAPE(2));
+    const weft_value next = weft_tanh(b, weft_mul(b, h, x));
+    const weft_value start = weft_input(g, "start", WEFT_F32, WEFT_SHAPE(2));
+    const weft_value xs = weft_input(g, "xs", WEFT_F32, WEFT_SHAPE(4, 2));
+    const weft_scan_body body = {
+        .graph = b, .n_carry = 1, .carry_in = &h, .carry_out = &next, .n_each = 1, .each = &x};
+    const weft_scan_inputs inputs = {.carry = &start, .each = &xs};
+    weft_value last;
+    weft_scan(g, &body, 4, &inputs, &last, NULL);
+    const char *dot = dot_of(g);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"a step of scan, 4 nodes\""), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph "), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n2_3 [shape=box"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n0 -> n2_0 [style=dashed, label=\"carry\"]"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n1 -> n2_1 [style=dashed, label=\"slice\"]"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n2_2 -> n2_3;"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n2_3 -> n2 [style=dashed, label=\"last\"]"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "n2_3 -> n2_0 [style=dotted, constraint=false"), 1);
+    weft_graph_free(b);
+    weft_graph_free(g);
+}
+
 static void test_failures(void)
 {
     weft_error error = {0};
@@ -300,6 +329,7 @@ void dot_tests(void)
     CU_add_test(suite, "attributes in messages", test_messages);
     CU_add_test(suite, "roles", test_roles);
     CU_add_test(suite, "boxes", test_boxes);
+    CU_add_test(suite, "bodies of loops", test_bodies);
     CU_add_test(suite, "failures", test_failures);
     CU_add_test(suite, "graphviz", test_graphviz);
 }
