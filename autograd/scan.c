@@ -220,6 +220,8 @@ void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n,
         const weft_error *error = weft_graph_error(body->graph);
         if (error->status != WEFT_OK)
             weft_graph_fail_in(graph, error->where, error->status, "%s", error->message);
+        else if (body->segment > 1 && n > body->segment)
+            weft__scan_segments(graph, body, n, inputs, out, out + body->n_carry);
         else
             build_listed(graph, body, n, inputs, out);
     }

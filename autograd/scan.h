@@ -9,6 +9,10 @@
 
 /* The reverse rule. (scan_gradient.c) */
 void weft__scan_vjp(weft_vjp *v);
+/* The scan in segments of body->segment steps, of which there is at least one. last[] and stacked[] are
+ * not NULL. (scan_segments.c) */
+void weft__scan_segments(weft_graph *graph, const weft_scan_body *body, int64_t n,
+                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked);
 /* n copies of the body. (scan_expand.c) */
 void weft__scan_expand(weft_expand *e);
 

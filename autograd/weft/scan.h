@@ -26,6 +26,9 @@ typedef struct weft_scan_body {
     size_t n_out;
     const weft_value *out; /* [n_out]: any values of the body */
     bool reverse;          /* the steps run from t = n - 1 down to 0 */
+    int64_t segment;       /* more than 1: a gradient stores only the carries that come into every
+                        segment-th step, and computes those between again. With the square root of
+                        n, memory grows with that root, for one more forward pass */
     weft_value when; /* one of carry_in or each, a bool scalar: a step for which it is false does
                               not run. The carries go on as they are, and the step's rows of the
                               stacks are zeros. WEFT_NO_VALUE: all steps run */

@@ -173,7 +173,7 @@ static weft_value newton_goes_on(weft_graph *g, weft_value x, weft_value a)
     return weft_greater(g, worst, weft_scalar(g, WEFT_F64, 1e-9));
 }
 
-static roots declare_roots(int64_t most)
+static roots declare_roots(int64_t most, int64_t segment)
 {
     roots r = {.g = weft_graph_new()};
     weft_graph *b = weft_graph_new();
@@ -190,7 +190,8 @@ static roots declare_roots(int64_t most)
                                  .n_shared = 1,
                                  .shared = &a,
                                  .n_out = 1,
-                                 .out = &next};
+                                 .out = &next,
+                                 .segment = segment};
     const weft_scan_inputs inputs = {.carry = &r.a, .shared = &r.a};
     const weft_while_steps steps = {most, r.first, newton_goes_on(b, next, a)};
     weft_while(r.g, &body, &steps, &inputs, &r.last, &r.path, &r.steps);
@@ -232,7 +233,7 @@ static void test_while(void)
         {.verify = true}, {.passes = &weft_pass_unroll, .n_passes = 1, .verify = true}};
     for (int i = 0; i < 4; i++) {
         const int most = i % 2 ? 3 : MOST;
-        const roots r = declare_roots(most);
+        const roots r = declare_roots(most, i % 2 ? 2 : i ? 7 : 0);
         const weft_session_options o = {.threads = 1 + i, .poison = true};
         weft_plan *plan;
         weft_session *s =
@@ -248,10 +249,10 @@ static void test_while(void)
 }
 
 /* The derivative of the root of the sum is that of x = sqrt(a), and that of a carry that did not change. */
-static void test_while_gradient(void)
+static void expect_slopes(int64_t segment)
 {
     weft_error e = {.status = WEFT_OK};
-    const roots r = declare_roots(MOST);
+    const roots r = declare_roots(MOST, segment);
     weft_value slope;
     weft_grad(r.g, weft_sum(r.g, r.last, WEFT_ALL_AXES, false), &r.a, 1, &slope);
     weft_plan *plan;
@@ -271,12 +272,18 @@ static void test_while_gradient(void)
     weft_graph_free(r.g);
 }
 
+static void test_while_gradient(void)
+{
+    expect_slopes(0);
+    expect_slopes(7);
+}
+
 /* Elements of a batch stop after numbers of steps of their own. */
 static void test_while_batch(void)
 {
     static const double a[2][SIZE] = {{2, 3, 5}, {1e-6, 1e6, 4}};
     weft_error e = {.status = WEFT_OK};
-    const roots r = declare_roots(MOST);
+    const roots r = declare_roots(MOST, 0);
     const weft_value both = weft_constant(r.g, WEFT_F64, WEFT_SHAPE(2, SIZE), a);
     weft_value steps, last, results[2];
     weft_vmap(r.g, WEFT_VALUES(r.last, r.steps), &r.a, &both, 1, results);

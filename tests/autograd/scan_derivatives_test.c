@@ -78,6 +78,11 @@ static void test_derivatives(void)
     for (size_t i = 0; i < LOOP_CELLS; i++)
         for (int64_t n = 1; n <= 6; n += 5) expect_derivatives(&loop_cells[i], n);
     expect_derivatives(&loop_nested, 3);
+    for (size_t i = 0; i < LOOP_CELLS; i++) {
+        loop_cell c = loop_cells[i];
+        c.segment = 2;
+        expect_derivatives(&c, 5);
+    }
 }
 
 /* Central differences of all inputs. */

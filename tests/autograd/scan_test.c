@@ -51,6 +51,20 @@ static void test_nested(void)
     CU_ASSERT_EQUAL(loop_compare(&loop_nested, WEFT_F64, 4, &unrolled, &o), 0);
 }
 
+/* In segments, with steps left over or not, the bits are the same. */
+static void test_segments(void)
+{
+    const weft_plan_options verify = {.verify = true};
+    for (size_t i = 0; i < LOOP_CELLS; i++)
+        for (int64_t segment = 2; segment < 4; segment++)
+            for (int64_t n = 4; n < 8; n++) {
+                const weft_session_options o = {.threads = 1 + (int)(n % 2), .poison = true};
+                loop_cell c = loop_cells[i];
+                c.segment = segment;
+                CU_ASSERT_EQUAL(loop_compare(&c, WEFT_F32, n, &verify, &o), 0);
+            }
+}
+
 /* ---- Threads ---- */
 
 /* A pool that makes its calls one after another: the first runs the whole loop, and the others come when
@@ -133,6 +147,18 @@ static void test_sizes(void)
         const double large = (double)(c.arena_bytes - b.arena_bytes) / 90000;
         CU_ASSERT_DOUBLE_EQUAL(small, large, 0.01 * large);
     }
+}
+
+/* The arena of a gradient beyond the sequences and their gradients: n carries, or two times its root. */
+static void test_segment_sizes(void)
+{
+    loop_cell c = loop_cells[LOOP_RNN];
+    const size_t all = plan_of(&c, 10000, true).arena_bytes;
+    c.segment = 100;
+    const size_t some = plan_of(&c, 10000, true).arena_bytes;
+    const size_t carry = 3 * 5 * sizeof(float);
+    CU_ASSERT_TRUE(some < all);
+    CU_ASSERT_TRUE(all - some > 9500 * carry);
 }
 
 /* ---- Faults ---- */
@@ -386,6 +412,8 @@ void scan_tests(void)
     CU_add_test(suite, "the bits of the steps by hand", test_values);
     CU_add_test(suite, "plans without loops, reuse or passes", test_plans);
     CU_add_test(suite, "scans within scans", test_nested);
+    CU_add_test(suite, "scans in segments", test_segments);
+    CU_add_test(suite, "the memory of gradients in segments", test_segment_sizes);
     CU_add_test(suite, "pools whose threads come late, or never", test_pools);
     CU_add_test(suite, "many steps on several threads", test_many_steps);
     CU_add_test(suite, "the size of plans", test_sizes);

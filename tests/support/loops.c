@@ -62,7 +62,8 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      3,
      1,
      {{2, {3, 5}}, {2, {3, 4}}, {2, {4, 5}}, {2, {5, 5}}, {1, {5}}},
-     false},
+     false,
+     0},
     {"rnn in reverse",
      build_rnn,
      1,
@@ -70,7 +71,8 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      3,
      1,
      {{2, {3, 5}}, {2, {3, 4}}, {2, {4, 5}}, {2, {5, 5}}, {1, {5}}},
-     true},
+     true,
+     0},
     {"lstm",
      build_lstm,
      2,
@@ -78,7 +80,8 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      2,
      1,
      {{2, {2, 6}}, {2, {2, 6}}, {2, {2, 3}}, {2, {3, 24}}, {2, {6, 24}}},
-     false},
+     false,
+     0},
     {"wide rnn",
      build_rnn,
      1,
@@ -86,11 +89,20 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      3,
      1,
      {{2, {64, 96}}, {2, {64, 48}}, {2, {48, 96}}, {2, {96, 96}}, {1, {96}}},
-     false},
-    {"sum", build_sum, 1, 1, 0, 1, {{1, {7}}, {1, {7}}}, false},
-    {"scalar sum", build_sum, 1, 1, 0, 1, {{0, {0}}, {0, {0}}}, true},
-    {"moves", build_moves, 3, 1, 0, 2, {{2, {2, 3}}, {2, {2, 3}}, {2, {2, 3}}, {2, {2, 3}}}, false},
-    {"map", build_map, 0, 1, 0, 2, {{1, {3}}}, false},
+     false,
+     0},
+    {"sum", build_sum, 1, 1, 0, 1, {{1, {7}}, {1, {7}}}, false, 0},
+    {"scalar sum", build_sum, 1, 1, 0, 1, {{0, {0}}, {0, {0}}}, true, 0},
+    {"moves",
+     build_moves,
+     3,
+     1,
+     0,
+     2,
+     {{2, {2, 3}}, {2, {2, 3}}, {2, {2, 3}}, {2, {2, 3}}},
+     false,
+     0},
+    {"map", build_map, 0, 1, 0, 2, {{1, {3}}}, false, 0},
 };
 
 #define INNER 3
@@ -105,14 +117,21 @@ static void build_nested(weft_graph *g, const weft_value *in, weft_value *out)
                                     3,
                                     1,
                                     {{2, {2, 3}}, {2, {2, 3}}, {2, {3, 3}}, {2, {3, 3}}, {1, {3}}},
-                                    true};
+                                    true,
+                                    0};
     const weft_value values[] = {in[0], in[1], in[2], in[2], in[3]};
     loop_by_scan(g, &inner, INNER, values, out);
 }
 
-const loop_cell loop_nested = {
-    "nested", build_nested, 1, 1, 2, 1, {{2, {2, 3}}, {3, {INNER, 2, 3}}, {2, {3, 3}}, {1, {3}}},
-    false};
+const loop_cell loop_nested = {"nested",
+                               build_nested,
+                               1,
+                               1,
+                               2,
+                               1,
+                               {{2, {2, 3}}, {3, {INNER, 2, 3}}, {2, {3, 3}}, {1, {3}}},
+                               false,
+                               0};
 
 size_t loop_inputs(const loop_cell *c)
 {
@@ -174,7 +193,8 @@ static weft_scan_body make_body(const loop_cell *c, weft_dtype dtype, weft_value
                                  .shared = in + c->n_carry + c->n_each,
                                  .n_out = c->n_out,
                                  .out = out + c->n_carry,
-                                 .reverse = c->reverse};
+                                 .reverse = c->reverse,
+                                 .segment = c->segment};
     return body;
 }
 

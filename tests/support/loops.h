@@ -12,6 +12,7 @@ typedef struct loop_cell {
     size_t n_carry, n_each, n_shared, n_out;
     weft_shape shape[6]; /* of in[] */
     bool reverse;
+    int64_t segment; /* as in weft_scan_body */
 } loop_cell;
 #define LOOP_MAX_IN  6
 #define LOOP_MAX_OUT 5

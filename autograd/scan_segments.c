@@ -1,0 +1,136 @@
+/* A scan in segments: a scan over segments, whose body is the scan of one segment. The gradient of the outer
+ * one computes the carries within a segment again, from those that came into it. The steps that
+ * fill no whole segment run last. O(operands). */
+#include "scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct segments {
+    weft_graph *graph;
+    const weft_scan_body *body; /* of one step */
+    int64_t n, length, count;   /* steps; of a segment; segments */
+    weft_graph *one;            /* what a segment computes */
+    weft_scan_body outer;       /* the body of the scan over segments */
+    weft_value *in;             /* [carries, sequences, shared] of `one` */
+    weft_value *out;            /* [carries, stacks] of `one` */
+    weft_value *sequences;      /* [n_each] of the graph, for one of the scans */
+    weft_value *carry;          /* [n_carry] of the graph */
+    weft_value *stacks[2];      /* [n_out] of whole segments, and of the rest */
+} segments;
+
+static weft_shape with_dim(weft_shape one, int64_t n)
+{
+    weft_shape all = {one.rank + 1, {n}};
+    for (int d = 0; d < one.rank && d + 1 < WEFT_MAX_RANK; d++) all.dim[d + 1] = one.dim[d];
+    return all;
+}
+
+/* An input of `one` like a value of the body, or like `n` of them. */
+static weft_value input_like(const segments *s, weft_value value, int64_t n)
+{
+    weft_type type = {weft_dtype_of(s->body->graph, value), weft_shape_of(s->body->graph, value)};
+    if (n) type.shape = with_dim(type.shape, n);
+    return weft__scan_input(s->one, &type);
+}
+
+/* Builds what a segment computes. */
+static void build_segment(segments *s)
+{
+    const weft_scan_body *b = s->body;
+    const size_t n_carry = b->n_carry, n_each = b->n_each;
+    weft_value *each = s->in + n_carry, *shared = each + n_each;
+    weft_scan_body step = *b;
+    for (size_t i = 0; i < n_carry; i++) s->in[i] = input_like(s, b->carry_in[i], 0);
+    for (size_t i = 0; i < n_each; i++) each[i] = input_like(s, b->each[i], s->length);
+    for (size_t i = 0; i < b->n_shared; i++) shared[i] = input_like(s, b->shared[i], 0);
+    step.segment = 0;
+    weft_scan(s->one, &step, s->length, &(weft_scan_inputs){s->in, each, shared}, s->out,
+              s->out + n_carry);
+    s->outer = (weft_scan_body){.graph = s->one,
+                                .n_carry = n_carry,
+                                .carry_in = s->in,
+                                .carry_out = s->out,
+                                .n_each = n_each,
+                                .each = each,
+                                .n_shared = b->n_shared,
+                                .shared = shared,
+                                .n_out = b->n_out,
+                                .out = s->out + n_carry,
+                                .reverse = b->reverse};
+    for (size_t i = 0; i < n_carry; i++)
+        if (weft_is_value(b->when) && b->carry_in[i].id == b->when.id) s->outer.when = s->in[i];
+}
+
+/* The rows of the sequences that whole segments read, or the others. */
+static void take_rows(segments *s, const weft_value *each, bool rest)
+{
+    weft_graph *g = s->graph;
+    const int64_t whole = s->count * s->length, left = s->n - whole;
+    const int64_t from = s->body->reverse == rest ? 0 : rest ? whole : left;
+    const int64_t rows = rest ? left : whole;
+    for (size_t i = 0; i < s->body->n_each; i++) {
+        const weft_shape one = weft_shape_of(s->body->graph, s->body->each[i]);
+        weft_value x = each[i];
+        if (left) x = weft_slice(g, x, 0, from, from + rows, 1);
+        if (!rest) x = weft_reshape(g, x, with_dim(with_dim(one, s->length), s->count));
+        s->sequences[i] = x;
+    }
+}
+
+/* Joins the rows of both scans. */
+static void join_stacks(segments *s, weft_value *stacked)
+{
+    weft_graph *g = s->graph;
+    const int64_t whole = s->count * s->length;
+    for (size_t k = 0; k < s->body->n_out && weft_graph_status(g) == WEFT_OK; k++) {
+        const weft_shape one = weft_shape_of(s->body->graph, s->body->out[k]);
+        const weft_value rows = weft_reshape(g, s->stacks[0][k], with_dim(one, whole));
+        const weft_value rest = s->stacks[1][k];
+        weft_value both[2] = {s->body->reverse ? rest : rows, s->body->reverse ? rows : rest};
+        stacked[k] = s->n == whole ? rows : weft_concat(g, both, 2, 0);
+    }
+}
+
+static void run(segments *s, const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
+{
+    weft_graph *g = s->graph;
+    weft_scan_body rest = *s->body;
+    build_segment(s);
+    memcpy(s->carry, inputs->carry, s->body->n_carry * sizeof *s->carry);
+    take_rows(s, inputs->each, false);
+    const weft_scan_inputs all = {s->carry, s->sequences, inputs->shared};
+    weft_scan(g, &s->outer, s->count, &all, s->carry, s->stacks[0]);
+    if (s->n > s->count * s->length) {
+        take_rows(s, inputs->each, true);
+        rest.segment = 0;
+        weft_scan(g, &rest, s->n - s->count * s->length, &all, s->carry, s->stacks[1]);
+    }
+    memcpy(last, s->carry, s->body->n_carry * sizeof *last);
+    join_stacks(s, stacked);
+}
+
+void weft__scan_segments(weft_graph *graph, const weft_scan_body *body, int64_t n,
+                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
+{
+    const size_t room = 3 * (body->n_carry + body->n_each + body->n_shared + body->n_out) + 1;
+    segments s = {.graph = graph,
+                  .body = body,
+                  .n = n,
+                  .length = body->segment,
+                  .count = n / body->segment,
+                  .one = weft_graph_new()};
+    s.in = calloc(room, sizeof *s.in);
+    if (!s.one || !s.in) {
+        scan_no_memory(graph);
+    } else {
+        s.out = s.in + body->n_carry + body->n_each + body->n_shared;
+        s.sequences = s.out + body->n_carry + body->n_out;
+        s.carry = s.sequences + body->n_each;
+        s.stacks[0] = s.carry + body->n_carry;
+        s.stacks[1] = s.stacks[0] + body->n_out;
+        run(&s, inputs, last, stacked);
+    }
+    weft_graph_free(s.one);
+    free(s.in);
+}
