@@ -32,6 +32,9 @@ static const tool_option plan_options[] = {
     {"memory", "SIZE", TOOL_SIZE(weft_plan_options, memory_budget),
      "maximum of the arena, such as 500M or 2G bytes (10^9); with --train the backward pass "
      "recomputes values to stay below it"},
+    {"recompute", "SCOPES", TOOL_FIELD(weft_plan_options, recompute),
+     "with --train, the backward pass computes what lies in each of these scopes, such as "
+     "enc.0,enc.1, again"},
     {"precision", TOOL_PRECISIONS, TOOL_FIELD(weft_plan_options, precision), TOOL_PRECISION},
     {"keep-f32", "SCOPES", TOOL_FIELD(weft_plan_options, keep_f32),
      "with --precision bf16, nodes of these scopes, such as dec.out,enc.0, store f32"},

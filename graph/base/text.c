@@ -247,12 +247,13 @@ size_t weft__text_component(const char *scope)
     return scope[n + dots] ? n : n + dots;
 }
 
-bool weft__text_in_scopes(const char *list, const char *name)
+size_t weft__text_in_scopes(const char *list, const char *name)
 {
-    for (const char *at = list; at && *at; at += *at == ',') {
+    size_t number = 1;
+    for (const char *at = list; at && *at; at += *at == ',', number++) {
         const size_t n = strcspn(at, ",");
-        if (n && !strncmp(at, name, n) && (!name[n] || name[n] == '.')) return true;
+        if (n && !strncmp(at, name, n) && (!name[n] || name[n] == '.')) return number;
         at += n;
     }
-    return false;
+    return 0;
 }

@@ -72,8 +72,9 @@ WEFT_PRIVATE_API bool weft__text_match(const char *pattern, size_t pattern_lengt
  * dots at the ends of the scope, belong to a component: "a..b" is "a" and ".b", and "a." is one. So
  * each is followed by a dot or the end, and only that of "" is empty. */
 WEFT_PRIVATE_API size_t weft__text_component(const char *scope);
-/* Whether a comma-separated list of scopes, or NULL, has `name` or a scope around it. */
-bool weft__text_in_scopes(const char *list, const char *name);
+/* Which of a comma-separated list of scopes, or NULL, is `name` or a scope around it: the first one from 1;
+ * 0: none. */
+size_t weft__text_in_scopes(const char *list, const char *name);
 
 #ifdef __cplusplus
 }

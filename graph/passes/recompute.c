@@ -62,6 +62,7 @@ static void close_rewriting(void *opened)
     if (!w) return;
     free(w->r.retained);
     free(w->r.fixed);
+    free(w->r.dropped);
     free(w->r.done);
     free(w->r.list);
     free(w->original);
@@ -77,12 +78,15 @@ static void *open_rewriting(const weft_graph *graph, const plan_target *targets,
     w->r = (recompute){.graph = graph,
                        .retained = calloc(graph->n_values, 1),
                        .fixed = calloc(graph->n_values, 1),
+                       .dropped = calloc(graph->n_values, 1),
                        .done = calloc(graph->n_nodes + 1, 1),
                        .list = calloc(graph->n_nodes + 1, sizeof(uint32_t))};
     w->original = calloc(graph->n_values, sizeof *w->original);
     w->copy = calloc(graph->n_values, sizeof *w->copy);
-    if (w->r.retained && w->r.fixed && w->r.done && w->r.list && w->original && w->copy &&
-        weft__recompute_choose(&w->r, targets, n_targets, options->memory_budget)) {
+    if (w->r.retained && w->r.fixed && w->r.dropped && w->r.done && w->r.list && w->original &&
+        w->copy &&
+        weft__recompute_choose(&w->r, targets, n_targets, options->memory_budget,
+                               options->recompute)) {
         memset(w->r.done, 0, graph->n_nodes);
         return w;
     }
@@ -92,12 +96,12 @@ static void *open_rewriting(const weft_graph *graph, const plan_target *targets,
 
 static bool wanted(const weft_plan_options *options)
 {
-    return options->memory_budget > 0;
+    return options->memory_budget > 0 || options->recompute;
 }
 
 const pass weft__pass_recompute = {
     .rule = {.name = "recompute",
-             .doc = "the backward pass recomputes values to fit a memory budget",
+             .doc = "the backward pass recomputes values, to fit a memory budget or as asked for",
              .visit = visit,
              .wanted = wanted},
     .open = open_rewriting,

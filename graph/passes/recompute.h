@@ -10,6 +10,7 @@ typedef struct recompute {
     uint8_t *retained; /* by root: readers in the backward pass read the value itself. If not set,
                           they read a copy, which is computed again */
     uint8_t *fixed;    /* by root: it must be retained */
+    uint8_t *dropped;  /* by root: it must not */
     uint8_t *done;     /* by node: its copy has been made */
     uint32_t *list;    /* room for nodes */
 } recompute;
@@ -32,10 +33,11 @@ static inline bool recompute_is_copied(const recompute *r, uint32_t value)
  * marks them as done, and returns how many there are: none if the value is retained. */
 size_t weft__recompute_missing(recompute *r, uint32_t value);
 
-/* Chooses r->retained so that about `target` bytes of the arena are alive at most, at little cost.
- * False if out of memory. */
+/* Chooses r->retained: drops what lies in the scopes (weft_plan_options.recompute), and then so much that
+ * about `target` bytes of the arena are alive at most, at little cost; 0: no more. False if out of
+ * memory. */
 bool weft__recompute_choose(recompute *r, const plan_target *targets, size_t n_targets,
-                            size_t target);
+                            size_t target, const char *scopes);
 
 /* Measures r->retained as the choice does: the sum over all nodes that run of the bytes above the
  * target, and the time of all copies. For tests. */

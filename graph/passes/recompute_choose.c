@@ -11,6 +11,8 @@
  * O(candidates x operands); where that is much, candidates are tried in batches. */
 #include "recompute.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +182,34 @@ static void retain_first(chooser *c)
     }
 }
 
+/* Drops what lies within one of the scopes, apart from what others read, and retains what comes in. */
+static bool drop_scopes(chooser *c, const char *scopes)
+{
+    const weft_graph *g = c->g;
+    recompute *r = c->r;
+    size_t *of =
+        calloc(g->n_nodes + 1, sizeof *of); /* the scope of each node of the forward pass */
+    for (uint32_t n = 0; of && n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        if (!recompute_is_forward(g, n)) continue;
+        of[n] = weft__text_in_scopes(scopes, node->scope);
+        for (uint32_t k = 0; of[n] && k < node->op->n_out; k++) {
+            const uint32_t value = node->first_out + k;
+            r->dropped[value] = g->values[value].root == value && !r->fixed[value];
+        }
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            const uint32_t root = g->values[node->in[i]].root;
+            if (of[g->values[root].node] == of[n]) continue;
+            r->dropped[root] = 0;
+            if (of[n]) r->retained[root] = r->fixed[root] = 1;
+        }
+    }
+    for (uint32_t v = 1; of && v < g->n_values; v++)
+        if (r->dropped[v]) r->retained[v] = 0;
+    free(of);
+    return of != NULL;
+}
+
 /* The time to recompute a value in the current state: its node, and the dropped values before it
  * that are not recomputed yet. */
 static double cost_of(chooser *c, uint32_t root)
@@ -250,7 +280,7 @@ static void list_dropped(chooser *c)
     const weft_graph *g = c->g;
     c->n_candidates = 0;
     for (uint32_t v = 1; v < g->n_values; v++)
-        if (g->values[v].root == v && !c->r->retained[v] && c->again[v].first)
+        if (g->values[v].root == v && !c->r->retained[v] && !c->r->dropped[v] && c->again[v].first)
             c->candidates[c->n_candidates++] = (candidate){v, -c->node_cost[g->values[v].node]};
     qsort(c->candidates, c->n_candidates, sizeof *c->candidates, compare_candidates);
 }
@@ -274,6 +304,7 @@ static double exchange(chooser *c, double now)
     for (uint32_t v = 1, failed = 0; now > 0 && failed < n && c->walked < MAX_WALKED;
          v = v + 1 < n ? v + 1 : 1, failed++) {
         if (c->g->values[v].root != v || c->r->retained[v] || !c->again[v].first) continue;
+        if (c->r->dropped[v]) continue;
         memcpy(c->undo, c->r->retained, n);
         c->r->retained[v] = c->r->fixed[v] = 1;
         const double other = drop(c, excess(c));
@@ -334,12 +365,13 @@ static void close_chooser(chooser *c)
 }
 
 bool weft__recompute_choose(recompute *r, const plan_target *targets, size_t n_targets,
-                            size_t target)
+                            size_t target, const char *scopes)
 {
     chooser c;
-    const bool good = open_chooser(&c, r, targets, n_targets, target);
-    if (good) {
-        retain_first(&c);
+    bool good = open_chooser(&c, r, targets, n_targets, target);
+    if (good) retain_first(&c);
+    good = good && (!scopes || drop_scopes(&c, scopes));
+    if (good && target) {
         const double remaining = exchange(&c, drop(&c, excess(&c)));
         excess(&c);
         list_dropped(&c);

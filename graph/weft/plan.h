@@ -105,6 +105,11 @@ struct weft_plan_options {
      * weft_plan_new fails with WEFT_TOO_LARGE, and the message says how many bytes would do. The
      * pass is called "recompute" in `skip`. */
     size_t memory_budget;
+    /* Scopes, comma separated, such as "enc.0,enc.1": the backward pass computes what lies within one of
+     * them again, from the values that come into it; only what comes in, and what nodes outside of it
+     * read, is retained. Results have the same bits. NULL: none. With a budget, more is computed
+     * again. */
+    const char *recompute;
     /* WEFT_PRECISION_BF16: values of f32 that nodes compute are stored as bf16, in half the bytes,
      * and matrix products multiply bf16 and add in f32. Everything else computes in f32. These are
      * still stored as f32: inputs, states, constants and targets, so a program sees no difference

@@ -71,6 +71,35 @@ static uint64_t train(const trained *t, const weft_plan *p, int threads)
     return hash;
 }
 
+/* What lies in scopes is computed again, with the same bits, and no more than that. */
+static void test_scopes(void)
+{
+    static const char *const options[] = {"layers=3",   "batch=4", "length=64", "vocab=64",
+                                          "d_model=32", "heads=2", "d_ff=64"};
+    static const char *const scopes[] = {"layer.0", "layer.0,layer.1"};
+    trained t;
+    weft_error error = WEFT_NO_ERROR;
+    build(&t, "gpt", options, 7);
+    weft_plan *whole = plan(&t, 0, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(whole);
+    const uint64_t hash = train(&t, whole, 2);
+    size_t bytes = weft_plan_stats_of(whole).arena_bytes, nodes = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const weft_plan_options o = {.recompute = scopes[i], .verify = true};
+        weft_plan *p = weft_plan_new(t.g, WEFT_VALUES(t.built.loss, t.step), &o, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(p);
+        const weft_plan_stats stats = weft_plan_stats_of(p);
+        CU_ASSERT_TRUE(stats.recomputed > nodes && stats.recomputed_time < 0.5);
+        CU_ASSERT_TRUE(stats.arena_bytes < bytes);
+        CU_ASSERT_EQUAL(train(&t, p, 2), hash);
+        bytes = stats.arena_bytes;
+        nodes = stats.recomputed;
+        weft_plan_free(p);
+    }
+    weft_plan_free(whole);
+    weft_graph_free(t.g);
+}
+
 static void check_budgets(const char *model, const char *const *options, size_t n, double least)
 {
     trained t;
@@ -166,6 +195,7 @@ static void open_recompute(recompute *r, const weft_graph *g)
     *r = (recompute){.graph = g,
                      .retained = calloc(g->n_values, 1),
                      .fixed = calloc(g->n_values, 1),
+                     .dropped = calloc(g->n_values, 1),
                      .done = calloc(g->n_nodes + 1, 1),
                      .list = calloc(g->n_nodes + 1, sizeof(uint32_t))};
 }
@@ -174,6 +204,7 @@ static void close_recompute(recompute *r)
 {
     free(r->retained);
     free(r->fixed);
+    free(r->dropped);
     free(r->done);
     free(r->list);
 }
@@ -212,7 +243,7 @@ static void test_best_choice(void)
         double all, excess, time, best;
         weft_graph *g = network(nets[k], 5, targets, &n_targets);
         open_recompute(&r, g);
-        CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, SIZE_MAX / 2));
+        CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, SIZE_MAX / 2, NULL));
         CU_ASSERT_TRUE(
             weft__recompute_measure(&r, targets, n_targets, SIZE_MAX / 2, &excess, &time));
         CU_ASSERT_EQUAL(time, 0);
@@ -222,7 +253,7 @@ static void test_best_choice(void)
         for (double share = 0.95; share > 0.3; share -= 0.1) {
             const size_t target = (size_t)(share * all);
             memset(r.retained, 0, g->n_values);
-            CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, target));
+            CU_ASSERT_TRUE(weft__recompute_choose(&r, targets, n_targets, target, NULL));
             CU_ASSERT_TRUE(weft__recompute_measure(&r, targets, n_targets, target, &excess, &time));
             best = best_time(&r, targets, n_targets, target);
             CU_ASSERT_EQUAL(excess <= 0, isfinite(best));
@@ -241,6 +272,7 @@ static void test_best_choice(void)
 void recompute_tests(void)
 {
     CU_pSuite suite = CU_add_suite("recompute", NULL, NULL);
+    CU_add_test(suite, "scopes that are computed again", test_scopes);
     CU_add_test(suite, "budgets, and the same bits", test_budgets);
     CU_add_test(suite, "budgets that cannot be met", test_errors);
     CU_add_test(suite, "compared with the best of all choices", test_best_choice);
