@@ -60,15 +60,21 @@ bool weft__loop_finish(weft_plan *plan, plan_loop *loop, weft_error *error)
     loop->spare = weft__arena_alloc(&plan->arena, (b->n_carry + 1) * sizeof *loop->spare);
     loop->in = weft__arena_alloc(&plan->arena, (scan_inputs(b) + 1) * sizeof *loop->in);
     loop->value = weft__arena_alloc(&plan->arena, n_out * sizeof *loop->value);
+    loop->bytes = weft__arena_alloc(&plan->arena, (scan_inputs(b) + n_out) * sizeof(size_t));
     loop->direct = weft__arena_alloc(&plan->arena, n_out * sizeof *loop->direct);
     loop->stacked = weft__arena_alloc(&plan->arena, n_out * sizeof *loop->stacked);
-    if (!loop->spare || !loop->in || !loop->value || !loop->direct || !loop->stacked)
+    if (!loop->spare || !loop->in || !loop->value || !loop->bytes || !loop->direct ||
+        !loop->stacked)
         return plan_no_memory(error);
     for (uint32_t i = 0; i < scan_inputs(b); i++) {
         const uint32_t id = body->map[b->in[i]];
         loop->in[i] = id ? body->buffer_of[id] : 0;
+        loop->bytes[i] = weft__graph_value_bytes(b->graph, b->in[i]);
     }
-    for (uint32_t k = 0; k < n_out; k++) loop->value[k] = body->map[b->out[k]];
+    for (uint32_t k = 0; k < n_out; k++) {
+        loop->value[k] = body->map[b->out[k]];
+        loop->bytes[scan_inputs(b) + k] = weft__graph_value_bytes(b->graph, b->out[k]);
+    }
     if (!choose_direct(loop, plan)) return plan_no_memory(error);
     loop->scratch = (body->stats.arena_bytes + 63) / 64 * 64;
     for (uint32_t c = 0; c < b->n_carry; c++) {

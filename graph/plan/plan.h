@@ -45,6 +45,7 @@ typedef struct plan_loop {
     size_t *spare;   /* [n_carry]: the offset of its second buffer */
     uint32_t *in;    /* by input of the body: index + 1 of its buffer; 0: no step reads it */
     uint32_t *value; /* by output: its id in the body's plan */
+    size_t *bytes;   /* by input, then by output: of its value in one step */
     bool *direct;    /* by output: the body writes it where it belongs; otherwise it is copied */
     bool *stacked;   /* by carry: it is also an output that is stacked directly, and read there */
 } plan_loop;

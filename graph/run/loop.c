@@ -97,10 +97,10 @@ static int64_t slice_of(const loop_run *l, int64_t step)
     return l->loop->scan->reverse ? l->loop->scan->n - 1 - step : step;
 }
 
-/* Bytes of one slice of an operand whose first dimension is the steps. */
-static size_t slice_bytes(const loop_run *l, const weft_tensor *t)
+/* Of output k in one step. */
+static size_t out_bytes(const plan_loop *loop, uint32_t k)
 {
-    return weft_tensor_bytes(t->dtype, t->shape) / (size_t)l->loop->scan->n;
+    return loop->bytes[scan_inputs(loop->scan->body) + k];
 }
 
 /* Where output k of the scan belongs after a step: its slice of the stack, or, for a carry, the scan's
@@ -110,7 +110,7 @@ static char *destination(const loop_run *l, uint32_t k, int64_t step)
     const scan_attr *scan = l->loop->scan;
     const weft_tensor *out = &l->call->out[k];
     if (k >= scan->body->n_carry)
-        return (char *)out->data + slice_of(l, step) * (int64_t)slice_bytes(l, out);
+        return (char *)out->data + slice_of(l, step) * (int64_t)out_bytes(l->loop, k);
     return (scan->n - 1 - step) % 2 ? l->body.arena + l->loop->spare[k] : out->data;
 }
 
@@ -118,10 +118,10 @@ static char *destination(const loop_run *l, uint32_t k, int64_t step)
 static char *source(const loop_run *l, uint32_t i, int64_t step)
 {
     const scan_body *b = l->loop->scan->body;
-    const weft_tensor *in = &l->call->in[i];
+    char *at = l->call->in[i].data;
     if (i < b->n_carry) return l->carry[i];
-    if (i >= b->n_carry + b->n_each) return in->data;
-    return (char *)in->data + slice_of(l, step) * (int64_t)slice_bytes(l, in);
+    if (i >= b->n_carry + b->n_each) return at;
+    return at + slice_of(l, step) * (int64_t)l->loop->bytes[i];
 }
 
 /* Passes the carries on from step `from` to before step `end`, and fills the rows of the stacks with zeros. */
@@ -131,15 +131,14 @@ static void skip(loop_run *l, int64_t from, int64_t end)
     const scan_body *b = scan->body;
     for (uint32_t k = 0; k < b->n_carry; k++) {
         if (l->loop->stacked[k] && end < scan->n) continue;
-        const weft_tensor *out = &l->call->out[k];
         char *to = destination(l, k, end - 1);
-        const size_t bytes = weft_tensor_bytes(out->dtype, out->shape);
+        const size_t bytes = out_bytes(l->loop, k);
         if (to != l->carry[k] && bytes) memcpy(to, l->carry[k], bytes);
         l->carry[k] = to;
     }
     for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++)
         memset(destination(l, k, scan->reverse ? end - 1 : from), 0,
-               (size_t)(end - from) * slice_bytes(l, &l->call->out[k]));
+               (size_t)(end - from) * out_bytes(l->loop, k));
 }
 
 int64_t weft__loop_next(loop_run *l, int64_t step)
@@ -181,9 +180,7 @@ void weft__loop_collect(loop_run *l, int64_t step)
         const char *from = v->at ? v->at : l->base[v->buffer] + v->offset;
         const bool is_carry = k < b->n_carry, in_stack = is_carry && loop->stacked[k];
         char *to = in_stack && !last ? (char *)(uintptr_t)from : destination(l, k, step);
-        const weft_tensor *out = &l->call->out[k];
-        const size_t bytes =
-            is_carry ? weft_tensor_bytes(out->dtype, out->shape) : slice_bytes(l, out);
+        const size_t bytes = out_bytes(loop, k);
         if (!loop->direct[k] && to != from && bytes) memcpy(to, from, bytes);
         if (is_carry) l->carry[k] = to;
     }
