@@ -65,14 +65,17 @@ static void copy_node(maker *m, size_t n)
     for (size_t k = 0; k < node->op->n_out; k++) m->map[node->first_out + k] = out[k].id;
 }
 
-/* Copies the carries, the other inputs that are needed, and what lies between. */
+/* Copies the carries, the other inputs that are needed, at least one, and what lies between. */
 static void copy_all(maker *m, bool *used)
 {
     const scan_body *from = m->like;
     scan_body *to = m->body;
     const weft_graph *g = m->source;
+    bool reads = from->n_carry;
     for (uint32_t i = 0; i < from->n_carry; i++) m->alive[g->values[from->in[i]].node] = 1;
     if (from->when) m->alive[g->values[from->in[from->when - 1]].node] = 1;
+    for (uint32_t i = 0; i < scan_inputs(from); i++) reads |= m->alive[g->values[from->in[i]].node];
+    if (!reads) m->alive[g->values[from->in[0]].node] = 1;
     for (size_t n = 0; n < g->n_nodes && weft_graph_status(to->graph) == WEFT_OK; n++)
         if (m->alive[n]) copy_node(m, n);
     uint32_t kept = 0;

@@ -1,5 +1,5 @@
-/* prune: the stacks of a scan that nothing reads are left out, such as those of the carries, which only the
- * gradient reads. O(nodes). */
+/* prune: the results of a scan that nothing reads are left out, such as what only the gradient reads, and
+ * carries on which no result depends. O(nodes), once more for each carry. */
 #include "rewrite.h"
 
 #include "ir/scan.h"
@@ -22,39 +22,79 @@ static void *open_context(const weft_graph *graph, const plan_target *targets, s
     return read;
 }
 
-/* Replaces the scan by one whose body has only the outputs that are read. */
-static void prune(weft_rewrite *r, const scan_attr *from, const uint8_t *read)
+/* Finds the outputs of a scan that must stay, whose last values or stacks are `read`: also carries
+ * on which these depend. False if out of memory. */
+static bool find_needed(const scan_body *b, const uint8_t *read, bool *needed)
+{
+    const weft_graph *g = b->graph;
+    uint8_t *alive = calloc(g->n_nodes + 1, 1);
+    const bool good = alive;
+    bool again = good, any = b->n_each;
+    for (uint32_t k = 0; k < b->n_carry + b->n_out; k++) needed[k] = read[k];
+    if (scan_is_while(b)) needed[b->when - 1] = true;
+    while (again) {
+        again = false;
+        for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
+            if (needed[k]) alive[g->values[b->out[k]].node] = 1;
+        for (size_t n = g->n_nodes; n-- > 0;)
+            for (size_t i = 0; alive[n] && i < g->nodes[n].n_in; i++)
+                alive[g->values[g->nodes[n].in[i]].node] = 1;
+        for (uint32_t i = 0; i < b->n_carry; i++) {
+            if (needed[i] || !alive[g->values[b->in[i]].node]) continue;
+            needed[i] = again = true;
+        }
+    }
+    for (uint32_t i = 0; i < b->n_carry; i++) any |= needed[i];
+    for (uint32_t i = 0; !any && i < b->n_carry; i++) needed[i] = true; /* a scan reads something */
+    free(alive);
+    return good;
+}
+
+/* Replaces the scan by one whose body has only the outputs that are needed. */
+static void prune(weft_rewrite *r, const scan_attr *from, const bool *needed)
 {
     const scan_body *old = from->body;
+    const uint32_t n_in = scan_inputs(old);
     uint32_t out[WEFT_MAX_OUTPUTS], place[WEFT_MAX_OUTPUTS], n = 0;
     weft_value results[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    scan_body like = {.graph = old->graph,
+                      .n_each = old->n_each,
+                      .n_shared = old->n_shared,
+                      .in = calloc(n_in + 1, sizeof *like.in),
+                      .out = out};
+    bool *used = calloc(n_in + 1, sizeof *used);
     for (uint32_t k = 0; k < old->n_carry + old->n_out; k++) {
-        if (k >= old->n_carry && !read[r->node.first_out + k]) continue;
+        if (!needed[k]) continue;
         place[n] = k;
         out[n++] = old->out[k];
+        like.n_carry += k < old->n_carry;
     }
-    const scan_body like = {.graph = old->graph,
-                            .n_carry = old->n_carry,
-                            .n_each = old->n_each,
-                            .n_shared = old->n_shared,
-                            .n_out = n - old->n_carry,
-                            .in = old->in,
-                            .out = out,
-                            .when = old->when};
-    bool *used = calloc(r->node.n_in + 1, sizeof *used);
+    like.n_out = n - like.n_carry;
     scan_attr attr = *from;
-    attr.body = used ? weft__scan_body_new(r->graph, old->graph, &like, used) : NULL;
-    if (!used) weft_graph_fail_in(r->graph, "scan", WEFT_NO_MEMORY, "no memory");
-    size_t n_in = 0;
-    for (size_t i = 0; attr.body && i < r->node.n_in; i++)
-        if (used[i]) r->in[n_in++] = r->in[i];
+    attr.body = NULL;
+    if (like.in && used) {
+        uint32_t kept = 0, read = 0;
+        for (uint32_t i = 0; i < n_in; i++) {
+            if (i < old->n_carry && !needed[i]) continue;
+            r->in[kept] = r->in[i];
+            like.in[kept++] = old->in[i];
+            if (old->when == i + 1) like.when = kept;
+        }
+        attr.body = weft__scan_body_new(r->graph, old->graph, &like, used);
+        for (uint32_t i = 0; i < kept; i++)
+            if (used[i]) r->in[read++] = r->in[i];
+        r->node.n_in = read;
+    } else {
+        weft_graph_fail_in(r->graph, "scan", WEFT_NO_MEMORY, "no memory");
+    }
     if (attr.body) {
         attr.nodes = (int64_t)attr.body->graph->n_nodes;
         /* Scans of k outputs are the k-th of an array (autograd/scan.c). */
-        weft_apply(r->graph, r->node.op - (r->node.n_out - n), &attr, r->in, n_in, results);
+        weft_apply(r->graph, r->node.op - (r->node.n_out - n), &attr, r->in, r->node.n_in, results);
     }
     for (uint32_t k = 0; k < n; k++) r->out[place[k]] = results[k];
     weft__scan_body_release(attr.body);
+    free(like.in);
     free(used);
 }
 
@@ -62,12 +102,15 @@ static bool visit(weft_rewrite *r)
 {
     const scan_attr *scan = scan_of(r->node.op, r->node.attr);
     const uint8_t *read = r->context;
-    bool all = true;
+    bool needed[WEFT_MAX_OUTPUTS], all = true;
     if (!scan) return false;
-    for (size_t k = scan->body->n_carry; k < r->node.n_out; k++) all &= read[r->node.first_out + k];
-    if (all) return false;
-    prune(r, scan, read);
-    return true;
+    if (!find_needed(scan->body, read + r->node.first_out, needed)) {
+        weft_graph_fail_in(r->graph, "scan", WEFT_NO_MEMORY, "no memory");
+        return true;
+    }
+    for (size_t k = 0; k < r->node.n_out; k++) all &= needed[k];
+    if (!all) prune(r, scan, needed);
+    return !all;
 }
 
 static bool needed(const weft_graph *graph)
@@ -78,7 +121,7 @@ static bool needed(const weft_graph *graph)
 }
 
 const pass weft__pass_prune = {.rule = {.name = "prune",
-                                        .doc = "stacks of scans that nothing reads are left out",
+                                        .doc = "results of scans that nothing reads are left out",
                                         .visit = visit,
                                         .needed = needed,
                                         .required = true},
