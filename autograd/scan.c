@@ -98,26 +98,6 @@ static bool check_lists(weft_graph *g, const weft_scan_body *b, const weft_scan_
     return false;
 }
 
-/* Whether a stack of n values of this type is possible. */
-static bool can_stack(const weft_type *type, int64_t n)
-{
-    weft_shape all = {type->shape.rank + 1, {n}};
-    if (all.rank > WEFT_MAX_RANK) return false;
-    for (int d = 0; d < type->shape.rank; d++) all.dim[d + 1] = type->shape.dim[d];
-    return weft_shape_numel(all) >= 0;
-}
-
-/* Appends the stacks of the carries that come in, which the gradient reads, to the outputs. A plan
- * leaves out what nothing reads (passes/prune.c). */
-static void stack_carries(scan_body *like, int64_t n)
-{
-    bool fits = 2 * like->n_carry + like->n_out <= WEFT_MAX_OUTPUTS;
-    for (uint32_t i = 0; i < like->n_carry; i++)
-        fits &= can_stack(&like->graph->values[like->in[i]].type, n);
-    for (uint32_t i = 0; fits && i < like->n_carry; i++)
-        like->out[like->n_carry + like->n_out++] = like->in[i];
-}
-
 /* Finds the input that says whether a step runs. */
 static bool find_when(weft_graph *g, const weft_scan_body *b, scan_body *like)
 {
@@ -172,16 +152,17 @@ static void build(weft_graph *g, const weft_scan_body *b, int64_t n, const weft_
 {
     const size_t n_in = b->n_carry + b->n_each + b->n_shared;
     scan_body like = {.in = calloc(n_in + 1, sizeof *like.in),
-                      .out = calloc(2 * b->n_carry + b->n_out + 1, sizeof *like.out)};
+                      .out = calloc(WEFT_MAX_OUTPUTS, sizeof *like.out)};
     bool *used = calloc(n_in + 1, sizeof *used);
     if (!like.in || !like.out || !used) {
         scan_no_memory(g);
     } else if (list_ids(g, b, &like)) {
         scan_attr attr;
-        stack_carries(&like, n);
+        if (!scan_list_stored(&like, n, b->segment == 1)) scan_no_memory(g);
         memset(&attr, 0, sizeof attr);
         attr.n = n;
         attr.reverse = b->reverse;
+        attr.recompute = b->segment == 1;
         attr.conditional = like.when != 0;
         attr.body = weft__scan_body_new(g, b->graph, &like, used);
         if (attr.body) {

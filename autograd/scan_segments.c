@@ -57,7 +57,8 @@ static void build_segment(segments *s)
                                 .shared = shared,
                                 .n_out = b->n_out,
                                 .out = s->out + n_carry,
-                                .reverse = b->reverse};
+                                .reverse = b->reverse,
+                                .segment = 1};
     for (size_t i = 0; i < n_carry; i++)
         if (weft_is_value(b->when) && b->carry_in[i].id == b->when.id) s->outer.when = s->in[i];
 }

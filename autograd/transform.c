@@ -10,6 +10,8 @@
  * planner runs it right after that one (plan/order.c). */
 #include "transform.h"
 
+#include "scan.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,18 +95,16 @@ void weft__linear_map_close(linear_map *map)
 
 /* ---- The second ---- */
 
-/* Marks the values that depend on the start. */
-static void mark_dependent(const linear_map *map, uint8_t *dependent)
+/* Marks the values that depend on the start; false if out of memory. */
+static bool mark_dependent(const linear_map *map, uint8_t *dependent)
 {
     const weft_graph *g = map->graph;
+    bool good = true;
     for (size_t k = 0; k < map->n_outputs; k++) dependent[map->start[k].id] = 1;
     const size_t first = map->n_outputs ? weft_producer_of(g, map->start[0]) : SIZE_MAX;
-    for (size_t k = first; k < weft_graph_node_count(g); k++) {
-        const weft_node_info node = weft_graph_node(g, k);
-        bool depends = false;
-        for (size_t i = 0; i < node.n_in; i++) depends |= dependent[node.in[i]];
-        for (size_t i = 0; depends && i < node.n_out; i++) dependent[node.first_out + i] = 1;
-    }
+    for (size_t k = first; good && k < weft_graph_node_count(g); k++)
+        good = scan_mark_dependent(g, k, dependent);
+    return good;
 }
 
 /* A derivative depends on the start: names the op whose rule is not linear. It made the node of the
@@ -135,12 +135,8 @@ static void refuse(const linear_map *map, const uint8_t *dependent, weft_value d
 static void check_independent(const linear_map *map, weft_value *derivatives)
 {
     uint8_t *dependent = calloc(value_count(map->graph) + 1, 1);
-    if (!dependent) {
-        no_memory(map->graph, map->function);
-        return;
-    }
-    mark_dependent(map, dependent);
-    for (size_t k = 0; k < map->n_outputs; k++)
+    if (!dependent || !mark_dependent(map, dependent)) no_memory(map->graph, map->function);
+    for (size_t k = 0; weft_graph_status(map->graph) == WEFT_OK && k < map->n_outputs; k++)
         if (dependent[derivatives[k].id]) refuse(map, dependent, derivatives[k]);
     free(dependent);
 }

@@ -26,9 +26,8 @@ typedef struct weft_scan_body {
     size_t n_out;
     const weft_value *out; /* [n_out]: any values of the body */
     bool reverse;          /* the steps run from t = n - 1 down to 0 */
-    int64_t segment;       /* more than 1: a gradient stores only the carries that come into every
-                        segment-th step, and computes those between again. With the square root of
-                        n, memory grows with that root, for one more forward pass */
+    int64_t segment;       /* more than 0: a gradient stores only the carries that come into every
+                        segment-th step, and computes all else again. See weft_scan */
     weft_value when; /* one of carry_in or each, a bool scalar: a step for which it is false does
                               not run. The carries go on as they are, and the step's rows of the
                               stacks are zeros. WEFT_NO_VALUE: all steps run */
@@ -47,11 +46,19 @@ typedef struct weft_scan_inputs {
  * of the body applied n times by hand, whatever the number of threads. Several threads share each
  * step if the body has work for them; a scan in another one's body runs on one thread.
  *
- * The gradient is a scan in the other direction. It computes the forward pass of each step again,
- * from the carries that came into it, so a plan with gradients stores the carries of all steps, and
- * nothing else of them. It needs 2 n_carry + n_out <= WEFT_MAX_OUTPUTS. A body is planned in f32
- * or f64 as it is declared, whatever weft_plan_options.precision says, and without the program's
- * own passes.
+ * The gradient is a scan in the other direction. A plan with gradients stores for all steps the
+ * carries that came into them and the values that the gradient reads, if more than elementwise ops
+ * are needed to compute them. If these are more than WEFT_MAX_OUTPUTS together with n_carry and
+ * n_out, it stores the results of the other ops, or else none, and the gradient computes the rest
+ * again. Products and sums over rows that the gradients of shared inputs consist of are computed
+ * after the loop, from stacks of their operands, if these are not much larger than the gradient. With
+ * `segment` = 1, a plan stores only the carries, and the loop adds up all gradients of shared inputs.
+ * With more, it stores only the carries that come into every segment-th step, and what the gradient
+ * of one segment needs: the square root of n takes the least memory, for one more forward pass.
+ * A gradient needs 2 n_carry + n_out <= WEFT_MAX_OUTPUTS.
+ *
+ * A body is planned in f32 or f64 as it is declared, whatever weft_plan_options.precision says, and
+ * without the program's own passes.
  *
  * Errors are the graph's, and leave WEFT_NO_VALUE in all results: WEFT_BAD_ARGUMENT names the
  * node that cannot be in a body; WEFT_BAD_SHAPE and WEFT_BAD_DTYPE say which input or carry does

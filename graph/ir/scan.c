@@ -9,6 +9,7 @@ const weft_attr_field weft__scan_attrs[] = {
     {"nodes", WEFT_ATTR_INT64, offsetof(scan_attr, nodes)},
     {"reverse", WEFT_ATTR_BOOL, offsetof(scan_attr, reverse)},
     {"conditional", WEFT_ATTR_BOOL, offsetof(scan_attr, conditional)},
+    {"recompute", WEFT_ATTR_BOOL, offsetof(scan_attr, recompute)},
     {NULL, WEFT_ATTR_INT, 0}};
 
 static bool same_type(const weft_type *a, const weft_type *b)

@@ -28,6 +28,7 @@ typedef struct scan_attr {
     int64_t n;
     int64_t nodes;    /* of the body, for pictures */
     bool reverse;     /* the steps run from n - 1 down to 0 */
+    bool recompute;   /* the gradient stores no more than the carries */
     bool conditional; /* the body has `when`; for pictures */
 } scan_attr;
 
@@ -54,7 +55,7 @@ static inline bool scan_is_while(const scan_body *b)
 
 /* Copies from `source` what the values out[] of `like` need, and returns a body with one reference.
  * Ids of `like` are those of `source`; sequences and shared inputs that no value needs are left
- * out, and used[i] says if input i is not. NULL, with the error of `graph`, if a node cannot be in a
+ * out, unless it would be all inputs, and used[i] says if input i is not. NULL, with the error of `graph`, if a node cannot be in a
  * body. (scan_body.c) */
 scan_body *weft__scan_body_new(weft_graph *graph, const weft_graph *source, const scan_body *like,
                                bool *used);

@@ -85,6 +85,28 @@ static void test_derivatives(void)
     }
 }
 
+/* How far the gradient by one input is from that of the steps by hand. */
+static double compare_one(const loop_cell *c, size_t input, int64_t n)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value in[LOOP_MAX_IN], out[LOOP_MAX_OUT], targets[2];
+    loop_declare(g, c, WEFT_F64, n, in);
+    for (int i = 0; i < 2; i++) {
+        (i ? loop_by_hand : loop_by_scan)(g, c, n, in, out);
+        weft_grad(g, loop_loss(g, out, loop_outputs(c), true), &in[input], 1, &targets[i]);
+    }
+    const double off = loop_run_pairs(g, c, in, targets, 1, NULL, NULL);
+    weft_graph_free(g);
+    return off;
+}
+
+static void test_one_input(void)
+{
+    for (size_t i = 0; i < LOOP_CELLS; i++)
+        for (size_t k = 0; k < loop_inputs(&loop_cells[i]); k++)
+            CU_ASSERT_TRUE(compare_one(&loop_cells[i], k, 5) < ROUNDING_F64);
+}
+
 /* Central differences of all inputs. */
 static void test_differences(void)
 {
@@ -124,5 +146,6 @@ void scan_derivatives_tests(void)
 {
     CU_pSuite suite = CU_add_suite("scan_derivatives", NULL, NULL);
     CU_add_test(suite, "derivatives and batches", test_derivatives);
+    CU_add_test(suite, "gradients by one input", test_one_input);
     CU_add_test(suite, "central differences", test_differences);
 }

@@ -54,6 +54,43 @@ static void build_map(weft_graph *g, const weft_value *in, weft_value *out)
     out[1] = c;
 }
 
+/* A weight in several forms, of which one reads a slice that lies transposed, and a bias that is also
+ * a factor. */
+static void build_twice(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    const weft_value x = weft_transpose(g, in[1], 0, 1), w = in[2],
+                     half = weft_slice(g, w, 1, 1, 3, 1);
+    const weft_value a = weft_tanh(g, weft_add(g, weft_matmul(g, x, w), in[3]));
+    const weft_value row = weft_sum(g, weft_matmul(g, in[0], half), WEFT_AXES(1), true);
+    const weft_value terms[] = {weft_matmul(g, a, weft_transpose(g, w, 0, 1)),
+                                weft_matmul(g, in[0], w), weft_mul(g, in[3], x)};
+    out[0] = out[1] = weft_tanh(g, weft_add(g, row, weft_add_n(g, terms, 3)));
+}
+
+/* A weight that goes from step to step, times one that all share. */
+static void build_carried_weight(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    const weft_value h = weft_matmul(g, in[0], in[1]), x = weft_matmul(g, in[2], in[3]);
+    out[0] = out[2] = weft_tanh(g, weft_add(g, h, x));
+    out[1] = weft_tanh(g, weft_add(g, in[1], weft_matmul(g, in[1], in[3])));
+}
+
+/* Weights for each of two heads, and one and a bias for both. */
+static void build_heads(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    const weft_value h = weft_matmul(g, in[0], in[2]), x = weft_matmul(g, in[1], in[3]);
+    out[0] = out[1] = weft_tanh(g, weft_add(g, weft_add(g, h, x), in[4]));
+}
+
+/* More values than a scan can store. */
+static void build_deep(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    weft_value h = in[0];
+    for (int i = 0; i < 12; i++)
+        h = weft_tanh(g, weft_add(g, weft_matmul(g, weft_sin(g, h), in[2]), in[1]));
+    out[0] = out[1] = h;
+}
+
 const loop_cell loop_cells[LOOP_CELLS] = {
     {"rnn",
      build_rnn,
@@ -103,6 +140,52 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      false,
      0},
     {"map", build_map, 0, 1, 0, 2, {{1, {3}}}, false, 0},
+    {"a weight used twice",
+     build_twice,
+     1,
+     1,
+     2,
+     1,
+     {{2, {3, 4}}, {2, {4, 3}}, {2, {4, 4}}, {1, {4}}},
+     false,
+     0},
+    {"a weight that is carried",
+     build_carried_weight,
+     2,
+     1,
+     1,
+     1,
+     {{2, {3, 4}}, {2, {4, 4}}, {2, {3, 4}}, {2, {4, 4}}},
+     false,
+     0},
+    {"heads",
+     build_heads,
+     1,
+     1,
+     3,
+     1,
+     {{3, {2, 3, 4}}, {3, {2, 3, 4}}, {3, {2, 4, 4}}, {2, {4, 4}}, {3, {2, 1, 4}}},
+     true,
+     0},
+    {"deep", build_deep, 1, 1, 1, 1, {{2, {2, 3}}, {2, {2, 3}}, {2, {3, 3}}}, false, 0},
+    {"tall rnn", /* whose gradients are larger than those of its weights */
+     build_rnn,
+     1,
+     1,
+     3,
+     1,
+     {{2, {1000, 5}}, {2, {1000, 4}}, {2, {4, 5}}, {2, {5, 5}}, {1, {5}}},
+     false,
+     0},
+    {"lstm, recomputed",
+     build_lstm,
+     2,
+     1,
+     2,
+     1,
+     {{2, {2, 6}}, {2, {2, 6}}, {2, {2, 3}}, {2, {3, 24}}, {2, {6, 24}}},
+     false,
+     1},
 };
 
 #define INNER 3

@@ -26,6 +26,12 @@ enum {
     LOOP_SCALAR_SUM,
     LOOP_MOVES,
     LOOP_MAP,
+    LOOP_TWICE,
+    LOOP_CARRIED_WEIGHT,
+    LOOP_HEADS,
+    LOOP_DEEP,
+    LOOP_TALL_RNN,
+    LOOP_LSTM_RECOMPUTED,
     LOOP_CELLS
 };
 extern const loop_cell loop_cells[LOOP_CELLS];
