@@ -12,7 +12,7 @@ void weft__passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
 {
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const weft_op *op = graph->nodes[n].op;
-        fixed[n] = op == &weft_op_state || op == &weft_op_constant ||
+        fixed[n] = fixed[n] || op == &weft_op_state || op == &weft_op_constant ||
                    (!weft__op_is_leaf(op) && op != &weft_op_group && !op->updates && !op->random &&
                     !op->can_fail && !op->exchanges);
     }

@@ -5,6 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What only the first step of a loop computes stays in the arena. */
+static void keep_fixed(weft_plan *plan)
+{
+    for (uint32_t g = 0; g < plan->fixed_intervals; g++)
+        for (uint32_t i = 0; i < plan->intervals[g].n_steps; i++) {
+            const plan_step *step = &plan->steps[plan->intervals[g].first_step + i];
+            const node_record *node = &plan->graph->nodes[step->node];
+            for (uint32_t k = 0; k < node->op->n_out; k++)
+                plan->given[plan->buffer_of[node->first_out + k] - 1] = 0;
+        }
+}
+
 /* Makes one buffer for each storage in the arena. Those that live throughout have their lifetimes;
  * the others have none until extend_lifetimes. */
 static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse)
@@ -22,7 +34,7 @@ static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse
         }
         plan->buffer_of[v] = plan->buffer_of[s];
         weft_plan_buffer *b = &plan->buffers[plan->buffer_of[s] - 1];
-        if (op == &weft_op_input && plan->is_body) plan->given[plan->buffer_of[s] - 1] = 1;
+        if (op == &weft_op_input && plan->body) plan->given[plan->buffer_of[s] - 1] = 1;
         if (op == &weft_op_input) plan->readable[v] = g->nodes[g->values[v].node].op == op;
         if (op == &weft_op_input || no_reuse)
             *b = (weft_plan_buffer){0, b->bytes, 0, last_interval};
@@ -32,9 +44,10 @@ static void make_buffers(weft_plan *plan, const uint32_t *storage, bool no_reuse
         plan->readable[v] = 1;
         if (!plan->buffer_of[v]) continue;
         plan->buffers[plan->buffer_of[v] - 1].last = last_interval;
-        if (plan->is_body && weft__loop_covers(plan->graph, v))
+        if (plan->body && weft__loop_covers(plan->graph, v))
             plan->given[plan->buffer_of[v] - 1] = 1;
     }
+    if (plan->body) keep_fixed(plan);
 }
 
 static void touch(weft_plan *plan, uint32_t value, uint32_t interval)

@@ -411,8 +411,20 @@ static bool check_writes(checker *c, const plan_step *step)
     return true;
 }
 
-/* What only the first run computes must not depend on what changes: in its operands there are only
- * states that no node updates, constants, and what has been computed before. */
+/* Whether a node is an input that all steps of a loop share. */
+static bool is_shared(const checker *c, uint32_t node)
+{
+    const weft_plan *plan = c->plan;
+    const scan_body *b = plan->body;
+    bool shared = false;
+    for (uint32_t i = b ? b->n_carry + b->n_each : 0; b && i < scan_inputs(b); i++)
+        shared |= plan->map[b->in[i]] && plan->graph->values[plan->map[b->in[i]]].node == node;
+    return shared;
+}
+
+/* What only the first run computes, or the first step of a loop, must not depend on what changes: in its
+ * operands there are only states that no node updates, constants, inputs that all steps share, and
+ * what has been computed before. */
 static bool check_fixed(checker *c, const plan_interval *interval)
 {
     const weft_graph *g = c->plan->graph;
@@ -422,7 +434,8 @@ static bool check_fixed(checker *c, const plan_interval *interval)
         bool fixed = !node->op->updates && !node->op->random && !node->op->exchanges;
         for (size_t k = 0; k < node->n_in; k++) {
             const value_record *root = &g->values[g->values[node->in[k]].root];
-            fixed = fixed && g->nodes[root->node].op != &weft_op_input &&
+            fixed = fixed &&
+                    (g->nodes[root->node].op != &weft_op_input || is_shared(c, root->node)) &&
                     !c->updated[g->values[node->in[k]].root];
         }
         if (!fixed) return wrong(c, n, "runs in the first run only, but its inputs may change");

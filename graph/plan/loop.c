@@ -25,7 +25,9 @@ static bool choose_direct(plan_loop *l, weft_plan *plan)
     for (uint32_t at = 0; at < n_out; at++) {
         const uint32_t k = (at + b->n_carry) % n_out, v = l->value[k];
         const uint32_t buffer = body->buffer_of[v];
-        if (!buffer || taken[buffer - 1] || !weft__loop_covers(body->graph, v)) continue;
+        if (!buffer || taken[buffer - 1] || !body->given[buffer - 1] ||
+            !weft__loop_covers(body->graph, v))
+            continue;
         taken[buffer - 1] = 1;
         l->direct[k] = true;
     }
@@ -81,6 +83,6 @@ bool weft__loop_finish(weft_plan *plan, plan_loop *loop, weft_error *error)
         loop->spare[c] = loop->scratch;
         if (!loop->stacked[c]) loop->scratch += weft__storage_bytes(body->graph, loop->value[c]);
     }
-    loop->shared = !plan->is_body && is_shared(loop);
+    loop->shared = !plan->body && is_shared(loop);
     return true;
 }

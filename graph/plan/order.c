@@ -290,12 +290,16 @@ bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n
     return good;
 }
 
-bool weft__order_fixed(const weft_graph *g, schedule *s)
+bool weft__order_fixed(const weft_plan *plan, schedule *s)
 {
+    const weft_graph *g = plan->graph;
+    const scan_body *b = plan->body;
     uint8_t *fixed = calloc(g->n_nodes + 1, 1);
     uint32_t *order = malloc((s->n + 1) * sizeof *order);
     const bool good = fixed && order;
     if (good) {
+        for (uint32_t i = b ? b->n_carry + b->n_each : 0; b && i < scan_inputs(b); i++)
+            if (plan->map[b->in[i]]) fixed[g->values[plan->map[b->in[i]]].node] = 1;
         weft__passes_mark_fixed(g, fixed);
         memcpy(order, s->order, s->n * sizeof *order);
         for (size_t i = 0; i < s->n; i++)

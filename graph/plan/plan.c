@@ -94,7 +94,8 @@ static bool record_user_values(weft_plan *plan, const weft_graph *graph, const w
 }
 
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
-                            const weft_plan_options *options, bool is_body, weft_error *error);
+                            const weft_plan_options *options, const scan_body *body,
+                            weft_error *error);
 
 /* Plans the body of a scan. */
 static bool plan_body(weft_plan *plan, uint32_t node, const weft_plan_options *options,
@@ -107,7 +108,7 @@ static bool plan_body(weft_plan *plan, uint32_t node, const weft_plan_options *o
     weft_value targets[WEFT_MAX_OUTPUTS];
     for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
         targets[k] = weft__graph_value(b->graph, b->out[k]);
-    loop->body = make_plan(b->graph, targets, b->n_carry + b->n_out, options, true, error);
+    loop->body = make_plan(b->graph, targets, b->n_carry + b->n_out, options, b, error);
     if (!loop->body) return false;
     plan->n_loops++;
     return weft__loop_finish(plan, loop, error);
@@ -142,7 +143,7 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     *storage = calloc(g->n_values, sizeof **storage);
     if (!s->order || !s->n_fused || !*storage) return plan_no_memory(error);
     if (!weft__order_nodes(g, plan->targets, plan->n_targets, s, error)) return false;
-    if ((options->fixed_states && !weft__order_fixed(g, s)) ||
+    if (((options->fixed_states || plan->body) && !weft__order_fixed(plan, s)) ||
         !weft__passes_schedule(g, s, options) ||
         !weft__storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
         return plan_no_memory(error);
@@ -261,10 +262,11 @@ static bool list_steps(weft_plan *plan, weft_error *error)
 
 /* A plan that is complete, or NULL. */
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
-                            const weft_plan_options *options, bool is_body, weft_error *error)
+                            const weft_plan_options *options, const scan_body *body,
+                            weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
-    if (plan) plan->is_body = is_body;
+    if (plan) plan->body = body;
     bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
     good = good && list_steps(plan, error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
@@ -287,7 +289,7 @@ static weft_plan *plan_within(weft_plan *plan, const weft_graph *graph, const we
     size_t smallest = without, low = 0, high = 0; /* targets that led below and above the budget */
     weft_plan_free(plan);
     for (int i = 0; i < MAX_TARGETS_TRIED; i++) {
-        weft_plan *next = make_plan(graph, targets, count, &tried, false, error);
+        weft_plan *next = make_plan(graph, targets, count, &tried, NULL, error);
         if (!next) {
             weft_plan_free(best);
             return NULL;
@@ -328,7 +330,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
         return NULL;
     weft_plan_options first = *options;
     first.memory_budget = 0;
-    weft_plan *plan = make_plan(graph, targets, count, &first, false, error);
+    weft_plan *plan = make_plan(graph, targets, count, &first, NULL, error);
     if (!plan || !options->memory_budget || plan->stats.arena_bytes <= options->memory_budget)
         return plan;
     return plan_within(plan, graph, targets, count, options, error);

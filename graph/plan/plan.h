@@ -90,7 +90,8 @@ struct weft_plan {
     size_t n_steps;
     plan_interval *intervals;
     size_t n_intervals;
-    uint32_t fixed_intervals; /* the first fixed_intervals run in a session's first run only */
+    uint32_t fixed_intervals; /* the first fixed_intervals run in a session's first run only; of a
+                                 body, in the first step of its loop */
     weft_tensor *tensors;     /* data NULL */
     place *places;
     operand_matrix *matrices; /* of the operands of fused steps */
@@ -109,7 +110,7 @@ struct weft_plan {
     plan_loop *loops;
     size_t n_loops;
     uint8_t *given; /* of a body, by buffer: see plan_loop; NULL: the plan is not one of a body */
-    bool is_body;
+    const scan_body *body; /* that the plan is of; NULL: of none */
     size_t given_bytes;
     weft_plan_stats stats;
 };
@@ -120,7 +121,7 @@ struct weft_plan {
 bool weft__order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets,
                        schedule *s, weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
-bool weft__order_fixed(const weft_graph *g, schedule *s);
+bool weft__order_fixed(const weft_plan *plan, schedule *s);
 /* intervals.c: cuts the plan's steps, whose tiles are known, into intervals, the longest runs of steps
  * that may run in parallel, and counts their work. The first n_fixed steps run in the first run
  * only. The nodes of alone[] (by node; may be NULL) share no interval. May be called again. */

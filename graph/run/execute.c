@@ -322,17 +322,19 @@ INLINE void run_turns(const executor *e, profile_thread *record, profile_thread 
 {
     loop_run *l = &e->loops[e->plan->steps[index].loop - e->plan->loops];
     const weft_plan *plan = l->body.plan;
+    uint32_t first = 0; /* the interval that a step begins with */
     executor_clear_fault(&l->body);
     for (int64_t step = 0; (step = weft__loop_next(l, step)) < l->loop->scan->n; step++) {
         weft__loop_move(l, step);
         if (record) profile_loop(record, body, index);
-        if (record) body->turns++;
-        for (uint32_t g = 0; g < plan->n_intervals; g++) {
+        if (record) profile_turn(body, first == 0);
+        for (uint32_t g = first; g < plan->n_intervals; g++) {
             const plan_interval *interval = &plan->intervals[g];
             if (l->body.poison) poison_interval(&l->body, g);
             for (int phase = 0; phase < interval->phases; phase++)
                 run_tiles(&l->body, body, interval, phase, 0, interval->work[phase]);
         }
+        first = plan->fixed_intervals;
         weft__loop_collect(l, step);
         if (!has_fault(&l->body)) continue;
         fail_loop(l, step);
@@ -379,7 +381,7 @@ static bool begin_turn(worker *w, loop_run *l)
     if (begun > w->turn + 1) w->turn = begun - 1;
     if (progress_take_in(p, 0, w->turn)) {
         change_turn(l, w->turn == 0);
-        if (w->record && !atomic_load(&l->over)) w->record->turns++;
+        if (w->record && !atomic_load(&l->over)) profile_turn(w->record, w->turn == 0);
         weft__progress_add(&w->e->sleepers, &p->finished, 1, w->turn + 1);
     }
     if (!progress_reached(&p->finished, w->turn + 1) &&
@@ -400,15 +402,16 @@ INLINE void share_turns(worker *outer, loop_run *l, profile_thread *body, uint32
                 .spin_ns = outer->spin_ns,
                 .loops = true};
     for (; begin_turn(&w, l); w.turn++) {
+        const uint32_t first = w.turn ? l->body.plan->fixed_intervals : 0;
         if (body) profile_loop(outer->record, body, index);
-        for (uint32_t g = 0; g < n_intervals; g++) {
+        for (uint32_t g = first; g < n_intervals; g++) {
             if (body) body->superstep = l->body.plan->intervals[g].superstep;
-            if (g) wait_for_interval(&w, g - 1);
+            if (g > first) wait_for_interval(&w, g - 1);
             if (w.e->poison) poison_once(&w, g);
-            if (g && body) profile_waited(body);
+            if (g > first && body) profile_waited(body);
             run_phases(&w, g);
         }
-        wait_for_interval(&w, n_intervals - 1);
+        if (first < n_intervals) wait_for_interval(&w, n_intervals - 1);
         if (body) profile_waited(body);
     }
     outer->slept_ns += w.slept_ns;

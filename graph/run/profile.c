@@ -142,7 +142,9 @@ uint64_t weft__profile_interval_runs(const weft_profile *p, const profile_plan *
 {
     uint64_t sum = 0;
     if (plan == &p->all) return p->interval_runs[interval];
-    for (int t = 0; t < p->capacity; t++) sum += plan->threads[t]->turns;
+    const bool once = interval < plan->plan->fixed_intervals; /* in each run of the loop */
+    for (int t = 0; t < p->capacity; t++)
+        sum += once ? plan->threads[t]->first_turns : plan->threads[t]->turns;
     return sum;
 }
 

@@ -40,7 +40,7 @@ typedef struct profile_thread {
     profile_run *run;               /* the current one; NULL without a trace */
     uint32_t superstep;             /* the current one; PROFILE_START before the first */
     struct profile_thread **bodies; /* by loop of the plan */
-    uint64_t turns;                 /* of a body: steps of the loop that this thread has begun */
+    uint64_t turns, first_turns;    /* of a body: steps of the loop that this thread has begun */
 } profile_thread;
 
 /* The records of a plan, or of the body of a loop. */
@@ -153,6 +153,13 @@ static inline profile_thread *profile_enter_body(profile_thread *t, size_t loop)
     profile_thread *body = t ? t->bodies[loop] : NULL;
     if (body) body->now_ns = t->now_ns;
     return body;
+}
+
+/* Counts a step of the loop, which the thread begins. */
+static inline void profile_turn(profile_thread *body, bool first)
+{
+    body->turns++;
+    body->first_turns += first;
 }
 
 /* Charges the time since the last reading of the body to the loop, which is a step of t. */

@@ -82,6 +82,15 @@ static void build_heads(weft_graph *g, const weft_value *in, weft_value *out)
     out[0] = out[1] = weft_tanh(g, weft_add(g, weft_add(g, h, x), in[4]));
 }
 
+/* What is computed of a weight alone: a factor, which is also a carry and stacked. */
+static void build_same_in_all_steps(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    const weft_value w = weft_softmax(g, weft_sin(g, in[2]), -1);
+    out[0] = weft_tanh(g, weft_add(g, weft_matmul(g, in[0], w), weft_matmul(g, in[0], in[1])));
+    out[1] = out[3] = w;
+    out[2] = out[0];
+}
+
 /* More values than a scan can store. */
 static void build_deep(weft_graph *g, const weft_value *in, weft_value *out)
 {
@@ -175,6 +184,15 @@ const loop_cell loop_cells[LOOP_CELLS] = {
      3,
      1,
      {{2, {1000, 5}}, {2, {1000, 4}}, {2, {4, 5}}, {2, {5, 5}}, {1, {5}}},
+     false,
+     0},
+    {"the same in all steps",
+     build_same_in_all_steps,
+     2,
+     0,
+     1,
+     2,
+     {{2, {64, 96}}, {2, {96, 96}}, {2, {96, 96}}},
      false,
      0},
     {"lstm, recomputed",
