@@ -64,6 +64,16 @@ static void unroll_step(unrolling *u, int64_t t, weft_value *carry)
         carry[i] = guarded(g, when, u->map[b->out[i]], carry[i]);
 }
 
+/* Stacks the values of all steps: by two nodes where weft_stack would add one for each of them. */
+static weft_value stack_rows(weft_graph *g, const weft_value *rows, int64_t n)
+{
+    const weft_shape one = weft_shape_of(g, rows[0]);
+    if (!one.rank) return weft_stack(g, rows, (size_t)n, 0);
+    weft_shape all = {one.rank + 1, {n}};
+    for (int d = 0; d < one.rank; d++) all.dim[d + 1] = one.dim[d];
+    return weft_reshape(g, weft_concat(g, rows, (size_t)n, 0), all);
+}
+
 void weft__scan_expand(weft_expand *e)
 {
     const scan_attr *a = e->attr;
@@ -86,7 +96,7 @@ void weft__scan_expand(weft_expand *e)
             unroll_step(&u, a->reverse ? a->n - 1 - t : t, carry);
         for (uint32_t i = 0; i < b->n_carry; i++) e->out[i] = carry[i];
         for (uint32_t k = 0; k < b->n_out; k++)
-            e->out[b->n_carry + k] = weft_stack(e->graph, u.rows + k * a->n, (size_t)a->n, 0);
+            e->out[b->n_carry + k] = stack_rows(e->graph, u.rows + k * a->n, a->n);
     }
     free(carry);
     free(u.map);
