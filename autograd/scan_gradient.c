@@ -15,6 +15,7 @@ typedef struct reversal {
     /* The new body and what it reads. */
     weft_value *carry_in, *carry_out, *each, *shared, *out, *carry, *sequences;
     size_t n_carry, n_each;
+    weft_value when; /* of the new body: whether the step has run; none: all have */
     /* For weft_grad_of: */
     weft_value *ends, *starts, *wrt, *grads;
     size_t n_ends, n_wrt;
@@ -131,6 +132,7 @@ static void read_stored(reversal *r)
             add_each(r, *copy, r->v->out[k]);
         }
         copy_nodes(r->g, computed, map);
+        if (b->when) r->when = map[r->map[b->in[b->when - 1]].id];
         for (size_t i = 0; i < n_each; i++) r->each[i] = map[r->each[i].id];
         for (size_t i = 0; i < r->n_carry; i++) r->carry_in[i] = map[r->carry_in[i].id];
         for (size_t i = 0; i < r->n_wrt; i++) r->grads[i] = map[r->grads[i].id];
@@ -219,19 +221,19 @@ static void add_reverse(reversal *r)
     const scan_body *b = r->scan->body;
     weft_value last[WEFT_MAX_OUTPUTS] = {{0, 0}}, stacked[WEFT_MAX_OUTPUTS] = {{0, 0}};
     const weft_scan_inputs inputs = {r->carry, r->sequences, r->v->in + b->n_carry + b->n_each};
-    weft_scan_body body = {.graph = r->g,
-                           .n_carry = r->n_carry,
-                           .carry_in = r->carry_in,
-                           .carry_out = r->carry_out,
-                           .n_each = r->n_each,
-                           .each = r->each,
-                           .n_shared = b->n_shared,
-                           .shared = r->shared,
-                           .n_out = r->lift.n_out,
-                           .out = r->out,
-                           .reverse = !r->scan->reverse,
-                           .segment = r->scan->recompute};
-    if (b->when) body.when = r->map[b->in[b->when - 1]];
+    const weft_scan_body body = {.graph = r->g,
+                                 .n_carry = r->n_carry,
+                                 .carry_in = r->carry_in,
+                                 .carry_out = r->carry_out,
+                                 .n_each = r->n_each,
+                                 .each = r->each,
+                                 .n_shared = b->n_shared,
+                                 .shared = r->shared,
+                                 .n_out = r->lift.n_out,
+                                 .out = r->out,
+                                 .reverse = !r->scan->reverse,
+                                 .segment = r->scan->recompute,
+                                 .when = r->when};
     if (body.n_carry + body.n_out > 0)
         weft_scan(r->v->graph, &body, r->scan->n, &inputs, last, stacked);
     if (weft_graph_status(r->v->graph) == WEFT_OK) list_gradients(r, last, stacked);

@@ -2,7 +2,7 @@
  *
  * Plans an LSTM, a GRU and an RNN of 32 units on 8 sequences of 32 numbers, STEPS steps each (default
  * 1000), forwards and with the gradients of a sum of squares by all weights; the loop's gradient also
- * with weft_scan_body.recompute. Runs of the forms alternate, on one thread, and the least time of
+ * with weft_scan_body.segment = 1. Runs of the forms alternate, on one thread, and the least time of
  * each counts, so that all see the same machine. With more steps than a graph has room for, only the
  * loops run. Not a test: nothing here fails because it is slow. */
 #include <weft/autograd.h>
@@ -98,7 +98,7 @@ static weft_value by_scan(weft_graph *g, const cell *c, int64_t steps, bool reco
                                  .shared = body_in + c->n_carry + 1,
                                  .n_out = 1,
                                  .out = out,
-                                 .recompute = recompute};
+                                 .segment = recompute};
     const weft_scan_inputs inputs = {in, in + c->n_carry, in + c->n_carry + 1};
     weft_scan(g, &body, steps, &inputs, last, &stacked);
     weft_graph_free(b);
