@@ -46,25 +46,38 @@ static void write_ints(emit_node *w, const weft_source_arg *arg, emit_text *to)
     weft__emit_text_free(&text);
 }
 
-/* The offset of memory after the plan's arena, which ends after as many bytes. */
+/* The offset of memory after the arena of the file's plan, which ends after as many bytes. */
 static size_t after_arena(emit_file *f, size_t bytes)
 {
-    const size_t offset = (weft_plan_stats_of(f->plan).arena_bytes + 7) / 8 * 8;
+    const size_t offset = (f->plan_bytes + 7) / 8 * 8;
     if (f->arena_bytes < offset + bytes) f->arena_bytes = offset + bytes;
     return offset;
 }
 
-/* The offset of the node's scratch memory. A workspace of its kernel lies after the plan's arena. */
-static size_t scratch_of(const emit_node *w)
+/* Writes the address of memory after the arena of the file's plan. */
+static void write_after(const emit_node *w, size_t offset, emit_text *to)
+{
+    weft__emit_text_print(to, w->f->loop ? "((unsigned char *)m->arena + " : "(arena + ");
+    weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)offset);
+    weft__emit_text_print(to, ")");
+}
+
+/* The node's scratch memory. A workspace of its kernel lies after the arena. */
+static void write_scratch(const emit_node *w, emit_text *to)
 {
     const weft_op *op = w->node.op;
-    if (w->has_scratch || !op->workspace) return w->scratch_offset;
+    if (w->has_scratch || !op->workspace) {
+        weft__emit_text_print(to, "(arena + ");
+        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)w->scratch_offset);
+        weft__emit_text_print(to, ")");
+        return;
+    }
     const weft_call call = {.attr = w->node.attr,
                             .in = w->tensors,
                             .out = w->tensors + w->node.n_in,
                             .n_in = w->node.n_in,
                             .n_out = w->node.n_out};
-    return after_arena(w->f, op->workspace(&call));
+    write_after(w, after_arena(w->f, op->workspace(&call)), to);
 }
 
 size_t weft__emit_space(emit_file *f, int64_t floats)
@@ -113,9 +126,8 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
         break;
     }
     case WEFT_SOURCE_SCRATCH:
-        weft__emit_text_print(to, "(double *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)scratch_of(w));
-        weft__emit_text_print(to, ")");
+        weft__emit_text_print(to, "(double *)(void *)");
+        write_scratch(w, to);
         break;
     case WEFT_SOURCE_INT:
         weft__emit_hole_number(to, HOLE_INT, int_of(w, arg->integer));
@@ -142,10 +154,8 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
         weft__emit_text_print(to, "0");
         break;
     case WEFT_SOURCE_SPACE:
-        weft__emit_text_print(to, "(float *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET,
-                               (int64_t)weft__emit_space(w->f, int_of(w, arg->integer)));
-        weft__emit_text_print(to, ")");
+        weft__emit_text_print(to, "(float *)(void *)");
+        write_after(w, weft__emit_space(w->f, int_of(w, arg->integer)), to);
         break;
     }
 }

@@ -1,6 +1,9 @@
 /* weft_emit: puts together the two files. nodes.c writes the steps of the plan, which decide what
- * functions and arrays there are; states.c the states, interface.c what a program sees. */
+ * functions and arrays there are, bodies.c those of loops; states.c the states, interface.c what a
+ * program sees. */
 #include "emit.h"
+
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,15 +45,19 @@ static const char simd_rules[] =
 /* The function that runs the plan. */
 static void write_run(emit_file *f, emit_text *functions, emit_text *to)
 {
+    static const char begin[] = "    unsigned char *arena = (unsigned char *)m->arena;\n"
+                                "    unsigned char *states = (unsigned char *)m->states;\n"
+                                "    (void)arena;\n    (void)states;\n";
     emit_text in = {0}, out = {0}, steps = {0};
-    weft__emit_repeats(&f->steps, f->options->name, functions, &steps);
+    char parameters[EMIT_NAME_BYTES + 16];
+    emit_block block = {f->first_step, 0, parameters, "m", begin};
+    weft_plan_steps(f->plan, &block.n);
+    weft__text_format(parameters, sizeof parameters, "const %s *m", f->options->name);
+    weft__emit_repeats(&f->steps, &block, functions, &steps);
     weft__emit_write_copies(f, false, &in);
     weft__emit_write_copies(f, true, &out);
     weft__emit_prototype(f, to);
-    weft__emit_text_print(to, "\n{\n"
-                              "    unsigned char *arena = (unsigned char *)m->arena;\n"
-                              "    unsigned char *states = (unsigned char *)m->states;\n");
-    weft__emit_text_print(to, "    (void)arena;\n    (void)states;\n    (void)io;\n");
+    weft__emit_text_print(to, "\n{\n%s    (void)io;\n", begin);
     weft__emit_text_append(to, &in);
     if (weft_is_value(f->rate)) {
         weft__emit_text_print(to, "    *");
@@ -77,10 +84,11 @@ static bool deliver(const emit_file *f, bool header, const emit_text *t)
 static void write_files(emit_file *f)
 {
     const weft_emit_options *o = f->options;
-    emit_text header = {0}, begin = {0}, repeats = {0}, states = {0}, run = {0};
+    emit_text header = {0}, begin = {0}, bodies = {0}, repeats = {0}, states = {0}, run = {0};
     if (weft__emit_write_states(f, &states)) {
         weft__emit_fold_shapes(f);
         weft__emit_steps_ints(&f->steps, &f->arrays);
+        weft__emit_write_bodies(f, &bodies);
         write_run(f, &repeats, &run);
         weft__emit_write_header(f, &header);
         weft__emit_text_print(&begin, o->header ? "#include \"%s\"\n\n" : "#include \"%s.h\"\n\n",
@@ -90,11 +98,12 @@ static void write_files(emit_file *f)
             weft__emit_text_add(&begin, simd_rules, strlen(simd_rules));
         (void)(deliver(f, true, &header) && deliver(f, false, &begin) &&
                deliver(f, false, &f->functions) && deliver(f, false, &f->arrays) &&
-               deliver(f, false, &repeats) && deliver(f, false, &states) &&
-               deliver(f, false, &run));
+               deliver(f, false, &bodies) && deliver(f, false, &repeats) &&
+               deliver(f, false, &states) && deliver(f, false, &run));
     }
     weft__emit_text_free(&header);
     weft__emit_text_free(&begin);
+    weft__emit_text_free(&bodies);
     weft__emit_text_free(&repeats);
     weft__emit_text_free(&states);
     weft__emit_text_free(&run);
@@ -128,14 +137,14 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     emit_file f = {.plan = plan, .g = weft_plan_graph(plan), .options = options, .error = error};
     for (size_t i = 0; i < weft_graph_node_count(f.g); i++)
         n_values += weft_graph_node(f.g, i).n_out;
-    f.arena_bytes = weft_plan_stats_of(plan).arena_bytes;
+    f.plan_bytes = f.arena_bytes = weft_plan_stats_of(plan).arena_bytes;
     f.flags = calloc(n_values + 1, 1);
     f.state_of = calloc(n_values + 1, sizeof *f.state_of);
     if (options->kernels == WEFT_EMIT_SIMD) weft__emit_items_add(&f.items, weft__emit_simd);
     weft__emit_items_add(&f.items, weft__emit_library);
     if (!f.flags || !f.state_of)
         emit_no_memory(&f);
-    else if (weft__emit_find_fields(&f) && weft__emit_find_states(&f) && weft__emit_nodes(&f))
+    else if (weft__emit_find_fields(&f) && weft__emit_find_states(&f) && weft__emit_plan(&f))
         write_files(&f);
     if (f.items.failed || f.steps.failed) emit_no_memory(&f);
     if (options->sizes) *options->sizes = (weft_emit_sizes){f.arena_bytes, f.state_bytes};
@@ -143,6 +152,7 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     weft__emit_text_free(&f.functions);
     weft__emit_text_free(&f.arrays);
     weft__emit_steps_free(&f.steps);
+    weft__emit_free_bodies(&f);
     free(f.fields);
     free(f.states);
     free(f.flags);

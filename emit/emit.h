@@ -8,13 +8,21 @@
 #include <weft/emit.h>
 #include <weft/source.h>
 
-typedef enum emit_storage { EMIT_ARENA, EMIT_STATES, EMIT_ARRAY } emit_storage;
+struct plan_loop;
 
-/* Where a value lies: an offset in bytes in the arena or the states, or in an array of the file. */
+typedef enum emit_storage {
+    EMIT_ARENA,
+    EMIT_STATES,
+    EMIT_ARRAY,
+    EMIT_LOOP_IN, /* what a step of the loop reads there, or writes there: bodies.c */
+    EMIT_LOOP_OUT
+} emit_storage;
+
+/* Where a value lies: an offset in bytes, but in an array of the file in elements. */
 typedef struct emit_place {
     emit_storage storage;
-    uint32_t root;  /* id of the state or constant */
-    int64_t offset; /* bytes, of element [0, ..., 0] */
+    uint32_t root;  /* id of the state or constant; the index of a loop's input or output */
+    int64_t offset; /* of element [0, ..., 0] */
 } emit_place;
 
 typedef struct emit_state {
@@ -34,27 +42,44 @@ typedef struct emit_field {
     bool output;
 } emit_field;
 
+/* The body of a loop, which is a function. */
+typedef struct emit_body {
+    const struct plan_loop *loop;
+    size_t first_step, n_steps;
+    emit_text members; /* of the struct that says where a step reads and writes */
+    emit_text copies;  /* what follows the steps */
+    bool returns;      /* it may fail */
+    size_t same;       /* the first body with the same text: its own place, or one before it */
+} emit_body;
+
 /* What is known of a value, by its id. */
 enum { EMIT_USED = 1, EMIT_UPDATED = 2, EMIT_HAS_ARRAY = 4 };
 
 typedef struct emit_file {
+    /* The plan under way: that of the file, or that of a loop's body. */
     const weft_plan *plan;
     const weft_graph *g;
+    const struct plan_loop *loop; /* NULL: the plan is that of the file */
+    uint8_t *flags;               /* by value id */
+    size_t first_step;            /* in the file; the steps of bodies come first */
+
     const weft_emit_options *options;
     weft_error *error;
     emit_items items;
     emit_text functions; /* items that are used, after those that they need */
     emit_text arrays;    /* constants */
-    emit_steps steps;    /* of the plan */
-    emit_state *states;  /* in the order in which they lie in memory */
+    emit_steps steps;    /* of all plans */
+    emit_body *bodies;   /* [n_bodies]; those in the body of another come before it */
+    size_t n_bodies;
+    emit_state *states; /* in the order in which they lie in memory */
     size_t n_states, state_bytes, file_bytes;
     emit_field *fields;
     size_t n_fields;
     weft_value rate;    /* of the plan's graph; no value: none */
-    uint8_t *flags;     /* by value id */
-    uint32_t *state_of; /* by value id: its index in `states` + 1; 0: none */
-    size_t arena_bytes; /* of the plan, and the workspace of kernels after it */
-    size_t step;        /* under way */
+    uint32_t *state_of; /* by value id of the file's plan: its index in `states` + 1; 0: none */
+    size_t plan_bytes;  /* the arena of the file's plan */
+    size_t arena_bytes; /* the same, and the workspace of kernels after it */
+    size_t step;        /* under way: its place in `steps` */
     bool can_fail;
     bool keeps_shapes; /* shapes.c has nothing to do: some array is not known to be a struct */
 } emit_file;
@@ -90,10 +115,14 @@ emit_place weft__emit_place(const emit_file *f, weft_value value);
 weft_value weft__emit_storage_of(const emit_file *f, weft_value value);
 /* The address of a value as an expression. An array has the type of its elements, all else a cast. */
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to);
+/* The same as the address of a byte. */
+void weft__emit_bytes(emit_file *f, weft_value value, emit_text *to);
 /* Writes an array of the elements of a tensor, in rows. */
 void weft__emit_array(emit_text *to, const char *name, const weft_tensor *tensor);
 
-/* states.c: finds the states, and how they lie in memory. False: an error is set. */
+/* states.c: marks the storages that the steps of the plan read and update, and those of its results. */
+void weft__emit_mark_storages(emit_file *f);
+/* Finds the states, and how they lie in memory. False: an error is set. */
 bool weft__emit_find_states(emit_file *f);
 /* Writes NAME_init, NAME_save and NAME_load, and the arrays that they read. False: no memory. */
 bool weft__emit_write_states(emit_file *f, emit_text *to);
@@ -106,8 +135,15 @@ void weft__emit_write_header(const emit_file *f, emit_text *to);
 /* Copies of inputs into the arena, or of outputs out of it. */
 void weft__emit_write_copies(emit_file *f, bool outputs, emit_text *to);
 
-/* nodes.c: adds all steps of the plan to f->steps. False: an error is set. */
+/* nodes.c: adds all steps of the plan under way to f->steps. False: an error is set. */
 bool weft__emit_nodes(emit_file *f);
+
+/* bodies.c: adds the steps of the plan and, before them, those of the bodies of its loops. False: an
+ * error is set. */
+bool weft__emit_plan(emit_file *f);
+/* Writes the bodies as functions. */
+void weft__emit_write_bodies(emit_file *f, emit_text *to);
+void weft__emit_free_bodies(emit_file *f);
 
 /* shapes.c: the struct that a function reads an array of ints as; "": none. */
 void weft__emit_shape_name(const char *text, size_t n, char *name, size_t size);

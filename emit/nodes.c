@@ -2,6 +2,7 @@
 #include "nodes.h"
 
 #include "base/text.h"
+#include "plan/plan.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -138,7 +139,7 @@ static void take_call(weft_source *s, const weft_source_call *call)
     f->can_fail |= call->fails;
     if (call->fails) {
         weft__emit_text_print(&w->text, "))\n        return ");
-        weft__emit_hole_number(&w->text, HOLE_INT, (int64_t)f->step + 1);
+        weft__emit_hole_number(&w->text, HOLE_NODE, (int64_t)f->step + 1);
     } else {
         weft__emit_text_print(&w->text, ")");
     }
@@ -216,10 +217,10 @@ static bool by_rows(const emit_node *w)
     return has_narrow(w) && w->node.op->rowwise && !is_native(w->node.op);
 }
 
-static bool write_node(emit_file *f, const weft_plan_step *step)
+static bool write_node(emit_file *f, const weft_plan_step *step, const plan_loop *loop)
 {
     emit_node w = {.f = f, .node = weft_graph_node(f->g, step->node), .text = {.holes = true}};
-    if (!w.node.op->source) {
+    if (!w.node.op->source && !loop) {
         weft__emit_fail(&w, WEFT_NO_KERNEL, "this op cannot be written as C yet");
         return false;
     }
@@ -233,7 +234,9 @@ static bool write_node(emit_file *f, const weft_plan_step *step)
     if (find_operands(&w)) {
         emit_text comment = {0};
         write_comment(&w, &comment);
-        if (by_rows(&w))
+        if (loop)
+            weft__emit_loop(&w, loop);
+        else if (by_rows(&w))
             weft__emit_rows(&w, write_calls);
         else
             write_calls(&w);
@@ -250,7 +253,9 @@ bool weft__emit_nodes(emit_file *f)
 {
     size_t n;
     const weft_plan_step *steps = weft_plan_steps(f->plan, &n);
-    for (f->step = 0; f->step < n; f->step++)
-        if (!write_node(f, &steps[f->step])) return false;
+    for (size_t i = 0; i < n; i++) {
+        f->step = f->first_step + i;
+        if (!write_node(f, &steps[i], f->plan->steps[i].loop)) return false;
+    }
     return true;
 }

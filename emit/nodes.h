@@ -1,4 +1,4 @@
-/* A node under way, for nodes.c, args.c, each.c and rows.c. */
+/* A node under way, for nodes.c, args.c, each.c, rows.c and loop.c. */
 #ifndef WEFT_EMIT_NODES_H
 #define WEFT_EMIT_NODES_H
 
@@ -61,5 +61,8 @@ void weft__emit_each(emit_node *w, const weft_source_call *call, const char *fun
 
 /* rows.c: a loop over the rows of output 0. `calls` writes what is done for each of them. */
 void weft__emit_rows(emit_node *w, void (*calls)(emit_node *w));
+
+/* loop.c: a scan as a loop, which calls the function of its body. */
+void weft__emit_loop(emit_node *w, const struct plan_loop *loop);
 
 #endif

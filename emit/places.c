@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "ir/ir.h"
+#include "plan/plan.h"
 
 #include <string.h>
 
@@ -26,17 +27,32 @@ weft_value weft__emit_storage_of(const emit_file *f, weft_value value)
     }
 }
 
+/* A value in a buffer of a loop's body that is given: in what a step reads or writes. */
+static emit_place place_in_loop(const plan_loop *l, size_t buffer, int64_t offset)
+{
+    const scan_body *b = l->scan->body;
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < scan_inputs(b); i++)
+        if (l->in[i] == buffer + 1) return (emit_place){EMIT_LOOP_IN, i, offset};
+    while (k + 1 < b->n_carry + b->n_out &&
+           !(l->direct[k] && l->body->buffer_of[l->value[k]] == buffer + 1))
+        k++;
+    return (emit_place){EMIT_LOOP_OUT, k, offset};
+}
+
 emit_place weft__emit_place(const emit_file *f, weft_value value)
 {
     const weft_layout layout = weft_layout_of(f->g, value);
     const int64_t bytes = layout.offset * (int64_t)weft_dtype_bytes(weft__emit_stored(f, value));
     const size_t buffer = weft_plan_buffer_of(f->plan, value);
+    if (buffer != SIZE_MAX && f->loop && f->plan->given[buffer])
+        return place_in_loop(f->loop, buffer, bytes);
     if (buffer != SIZE_MAX) {
         const size_t offset = weft_plan_buffers(f->plan, NULL)[buffer].offset;
         return (emit_place){EMIT_ARENA, 0, (int64_t)offset + bytes};
     }
     const weft_value root = weft__emit_storage_of(f, value);
-    const uint32_t state = f->state_of[root.id];
+    const uint32_t state = f->loop ? 0 : f->state_of[root.id];
     if (state && !f->states[state - 1].array)
         return (emit_place){EMIT_STATES, root.id, (int64_t)f->states[state - 1].offset + bytes};
     return (emit_place){EMIT_ARRAY, root.id, layout.offset};
@@ -76,7 +92,9 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
     const weft_value value = weft_value_from_id(f->g, root);
     const char *name = weft_name_of(f->g, value);
     const bool constant = weft_constant_of(f->g, value, &tensor);
-    if (constant)
+    if (f->loop)
+        weft__text_format(buffer, EMIT_NAME_BYTES + 32, "constant_%zu_%u", f->n_bodies + 1, root);
+    else if (constant)
         weft__text_format(buffer, EMIT_NAME_BYTES + 32, "constant_%u", root);
     else
         weft__text_format(buffer, EMIT_NAME_BYTES + 32, "state_%s_%u",
@@ -87,20 +105,49 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
         weft__emit_array(&f->arrays, buffer, &tensor);
 }
 
-void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to)
+/* The element of an array of the file. */
+static void write_element(emit_file *f, const emit_place *at, weft_dtype dtype, emit_text *to)
 {
     char name[EMIT_NAME_BYTES + 32], expression[EMIT_NAME_BYTES + 64];
+    array_name(f, at->root, name);
+    weft__text_format(expression, sizeof expression, at->offset ? "%s + %lld" : "%s", name,
+                      (long long)at->offset);
+    weft__emit_hole_text(to, HOLE_ARRAY, dtype, expression);
+}
+
+/* The byte of the arena, of the states, or of what a step of a loop reads or writes. */
+static void write_byte(const emit_place *at, emit_text *to)
+{
+    if (at->storage == EMIT_LOOP_IN || at->storage == EMIT_LOOP_OUT)
+        weft__emit_text_print(to, "loop->%s%u + ", at->storage == EMIT_LOOP_IN ? "in" : "out",
+                              at->root);
+    else
+        weft__emit_text_print(to, at->storage == EMIT_ARENA ? "arena + " : "states + ");
+    weft__emit_hole_number(to, HOLE_OFFSET, at->offset);
+}
+
+void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to)
+{
     const weft_dtype dtype = weft__emit_stored(f, value);
     const emit_place at = weft__emit_place(f, value);
     if (at.storage == EMIT_ARRAY) {
-        array_name(f, at.root, name);
-        weft__text_format(expression, sizeof expression, at.offset ? "%s + %lld" : "%s", name,
-                          (long long)at.offset);
-        weft__emit_hole_text(to, HOLE_ARRAY, dtype, expression);
+        write_element(f, &at, dtype, to);
         return;
     }
-    weft__emit_text_print(to, "(%s%s *)(void *)(%s + ", is_const ? "const " : "",
-                          weft__emit_type(dtype), at.storage == EMIT_ARENA ? "arena" : "states");
-    weft__emit_hole_number(to, HOLE_OFFSET, at.offset);
+    weft__emit_text_print(to, "(%s%s *)(%svoid *)(", is_const ? "const " : "",
+                          weft__emit_type(dtype), at.storage == EMIT_LOOP_IN ? "const " : "");
+    write_byte(&at, to);
+    weft__emit_text_print(to, ")");
+}
+
+void weft__emit_bytes(emit_file *f, weft_value value, emit_text *to)
+{
+    const emit_place at = weft__emit_place(f, value);
+    if (at.storage != EMIT_ARRAY) {
+        write_byte(&at, to);
+        return;
+    }
+    weft__emit_text_print(to, "(const unsigned char *)(const void *)(");
+    write_element(f, &at, weft__emit_stored(f, value), to);
     weft__emit_text_print(to, ")");
 }

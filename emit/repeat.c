@@ -21,7 +21,8 @@ typedef struct run {
 /* What repeats; and, of the block under way, its times in all runs and the members of its rows. */
 typedef struct repeats {
     emit_steps *s;
-    const emit_step *steps;
+    const emit_block *block;
+    const emit_step *steps; /* of the block */
     size_t n_steps;
     run *runs;
     size_t n_runs;
@@ -174,19 +175,17 @@ static void find_members(repeats *r, size_t block)
 
 /* ---- Writing ---- */
 
-/* The number of a node, which begins with 1, in names. */
-static size_t number_of(const run *b)
+/* The number of a block's first node in names and comments. */
+static size_t number_of(const repeats *r, const run *b)
 {
-    return b->first + 1;
+    return r->block->first + b->first + 1;
 }
 
 static void write_type(const emit_hole *hole, emit_text *to)
 {
-    static const char *const types[EMIT_HOLE_KINDS] = {[HOLE_OFFSET] = "size_t",
-                                                       [HOLE_INT] = "int",
-                                                       [HOLE_KEY] = "uint64_t",
-                                                       [HOLE_INTS] = "const int",
-                                                       [HOLE_ARRAY] = "const "};
+    static const char *const types[EMIT_HOLE_KINDS] = {
+        [HOLE_OFFSET] = "size_t", [HOLE_INT] = "int",        [HOLE_NODE] = "int",
+        [HOLE_KEY] = "uint64_t",  [HOLE_INTS] = "const int", [HOLE_ARRAY] = "const "};
     weft__emit_text_print(to, "    %s%s", types[hole->kind],
                           hole->kind == HOLE_ARRAY ? weft__emit_type(hole->dtype) : "");
 }
@@ -194,7 +193,7 @@ static void write_type(const emit_hole *hole, emit_text *to)
 /* The struct of a row: "size_t x0, x1;" and so on. */
 static void write_struct(const repeats *r, const run *b, emit_text *to)
 {
-    weft__emit_text_print(to, "typedef struct row_%zu {", number_of(b));
+    weft__emit_text_print(to, "typedef struct row_%zu {", number_of(r, b));
     for (size_t i = 0; i < r->n_members; i++) {
         const emit_hole *hole = &r->times[0][r->hole_of[r->order[i]]];
         const bool same = i && key_of(hole) == key_of(&r->times[0][r->hole_of[r->order[i - 1]]]);
@@ -209,8 +208,9 @@ static void write_struct(const repeats *r, const run *b, emit_text *to)
         weft__emit_text_print(to, pointer ? "*" : "");
         weft__emit_hole_member(hole->kind, r->order[i], to);
     }
-    weft__emit_text_print(
-        to, r->n_members ? ";\n} row_%zu;\n\n" : "\n    int none;\n} row_%zu;\n\n", number_of(b));
+    weft__emit_text_print(to,
+                          r->n_members ? ";\n} row_%zu;\n\n" : "\n    int none;\n} row_%zu;\n\n",
+                          number_of(r, b));
 }
 
 /* Whether a step of the block may end its function. */
@@ -223,17 +223,15 @@ static bool block_returns(const repeats *r, const run *b)
 }
 
 /* The function that runs a block once. */
-static void write_function(const repeats *r, const run *b, const char *model, emit_text *to)
+static void write_function(const repeats *r, const run *b, emit_text *to)
 {
     const int *member = r->member_of;
     const bool returns = block_returns(r, b);
-    weft__emit_text_print(to,
-                          "static %s nodes_%zu_to_%zu(const %s *m, const row_%zu *at)\n{\n"
-                          "    unsigned char *arena = (unsigned char *)m->arena;\n"
-                          "    unsigned char *states = (unsigned char *)m->states;\n"
-                          "    (void)arena;\n    (void)states;\n    (void)at;\n",
-                          returns ? "int" : "void", number_of(b), b->first + b->n, model,
-                          number_of(b));
+    const size_t number = number_of(r, b);
+    weft__emit_text_print(to, "static %s nodes_%zu_to_%zu(%s, const row_%zu *at)\n{\n%s",
+                          returns ? "int" : "void", number, number + b->n - 1, r->block->parameters,
+                          number, r->block->begin);
+    weft__emit_text_print(to, "    (void)at;\n");
     for (size_t i = 0; i < b->n; i++) {
         const emit_step *step = &r->steps[b->first + i];
         weft__emit_text_add(to, step->comment, strlen(step->comment));
@@ -253,8 +251,8 @@ static void write_name(const emit_step *step, emit_text *to)
 /* The table of a run, whose times begin at r->times[time]. */
 static void write_table(const repeats *r, const run *a, const run *b, size_t time, emit_text *to)
 {
-    weft__emit_text_print(to, "static const row_%zu rows_%zu[%zu] = {\n", number_of(b),
-                          number_of(a), a->times);
+    weft__emit_text_print(to, "static const row_%zu rows_%zu[%zu] = {\n", number_of(r, b),
+                          number_of(r, a), a->times);
     for (size_t k = 0; k < a->times; k++) {
         weft__emit_text_print(to, "    /* ");
         write_name(&r->steps[a->first + k * a->n], to);
@@ -268,7 +266,7 @@ static void write_table(const repeats *r, const run *a, const run *b, size_t tim
     weft__emit_text_print(to, "};\n\n");
 }
 
-static void write_block(repeats *r, size_t block, const char *model, emit_text *to)
+static void write_block(repeats *r, size_t block, emit_text *to)
 {
     const run *b = &r->runs[block];
     size_t time = 0;
@@ -279,26 +277,24 @@ static void write_block(repeats *r, size_t block, const char *model, emit_text *
         write_table(r, &r->runs[i], b, time, to);
         time += r->runs[i].times;
     }
-    write_function(r, b, model, to);
+    write_function(r, b, to);
 }
 
 static void write_loop(const repeats *r, const run *a, emit_text *to)
 {
     const run *b = &r->runs[a->same];
     const bool returns = block_returns(r, b);
+    const size_t number = number_of(r, a), function = number_of(r, b);
     weft__emit_text_print(to,
                           "\n    /* Nodes %zu to %zu: %zu times %zu. */\n    {\n"
                           "        int i;\n        for (i = 0; i < %zu; i++)",
-                          number_of(a), a->first + a->times * a->n, a->times, a->n, a->times);
+                          number, number + a->times * a->n - 1, a->times, a->n, a->times);
+    weft__emit_text_print(to, "%snodes_%zu_to_%zu(%s, &rows_%zu[i]);\n",
+                          returns ? " {\n            const int failed = " : "\n            ",
+                          function, function + b->n - 1, r->block->arguments, number);
     if (returns)
         weft__emit_text_print(
-            to,
-            " {\n            const int failed = nodes_%zu_to_%zu(m, &rows_%zu[i]);\n"
-            "            if (failed)\n                return failed;\n        }\n",
-            number_of(b), b->first + b->n, number_of(a));
-    else
-        weft__emit_text_print(to, "\n            nodes_%zu_to_%zu(m, &rows_%zu[i]);\n",
-                              number_of(b), b->first + b->n, number_of(a));
+            to, "            if (failed)\n                return failed;\n        }\n");
     weft__emit_text_print(to, "    }\n");
 }
 
@@ -318,11 +314,14 @@ static void write_steps(const repeats *r, emit_text *to)
     }
 }
 
-void weft__emit_repeats(emit_steps *s, const char *model, emit_text *functions, emit_text *body)
+void weft__emit_repeats(emit_steps *s, const emit_block *block, emit_text *functions,
+                        emit_text *body)
 {
     const size_t n_holes = s->holes.n / sizeof(emit_hole) + 1;
-    repeats r = {.s = s};
+    repeats r = {.s = s, .block = block};
     r.steps = weft__emit_steps_list(s, &r.n_steps);
+    if (block->n) r.steps += block->first;
+    r.n_steps = block->n;
     r.times = calloc(r.n_steps + 1, sizeof *r.times);
     r.member_of = calloc(n_holes, sizeof *r.member_of);
     r.hole_of = calloc(n_holes, sizeof *r.hole_of);
@@ -330,7 +329,7 @@ void weft__emit_repeats(emit_steps *s, const char *model, emit_text *functions, 
     r.order = calloc(n_holes, sizeof *r.order);
     if (r.times && r.member_of && r.hole_of && r.hash_of && r.order && find_runs(&r)) {
         for (size_t i = 0; i < r.n_runs; i++)
-            if (r.runs[i].same == i) write_block(&r, i, model, functions);
+            if (r.runs[i].same == i) write_block(&r, i, functions);
         write_steps(&r, body);
     } else {
         s->failed = true;

@@ -4,6 +4,7 @@
 #include "emit.h"
 
 #include "base/text.h"
+#include "plan/plan.h"
 #include "store/safetensors.h"
 
 #include <stdlib.h>
@@ -11,10 +12,11 @@
 
 /* ---- Finding ---- */
 
-/* Marks the storages that steps read and update, and those of outputs. O(operands). */
-static void mark_storages(emit_file *f)
+/* O(operands). */
+void weft__emit_mark_storages(emit_file *f)
 {
     size_t n;
+    const scan_body *body = f->loop ? f->loop->scan->body : NULL;
     const weft_plan_step *steps = weft_plan_steps(f->plan, &n);
     for (size_t i = 0; i < n; i++) {
         const weft_node_info node = weft_graph_node(f->g, steps[i].node);
@@ -24,8 +26,12 @@ static void mark_storages(emit_file *f)
                 EMIT_USED | (k < node.op->updates ? EMIT_UPDATED : 0);
         }
     }
-    for (size_t i = 0; i < f->n_fields; i++)
+    for (size_t i = 0; !body && i < f->n_fields; i++)
         f->flags[weft__emit_storage_of(f, f->fields[i].value).id] |= EMIT_USED;
+    for (uint32_t k = 0; body && k < body->n_carry + body->n_out; k++) {
+        const weft_value out = weft_value_from_id(f->g, f->loop->value[k]);
+        f->flags[weft__emit_storage_of(f, out).id] |= EMIT_USED;
+    }
 }
 
 static bool add_state(emit_file *f, weft_value value)
@@ -55,7 +61,7 @@ bool weft__emit_find_states(emit_file *f)
     const size_t n = weft_graph_node_count(f->g);
     f->states = calloc(n + 1, sizeof *f->states);
     if (!f->states) return emit_no_memory(f);
-    mark_storages(f);
+    weft__emit_mark_storages(f);
     for (size_t bytes = 8; bytes; bytes /= 2)
         for (size_t i = 0; i < n; i++) {
             const weft_node_info node = weft_graph_node(f->g, i);

@@ -101,6 +101,29 @@ static const char *text_in(const emit_text *list, size_t number)
     return text;
 }
 
+bool weft__emit_steps_same(const emit_steps *s, size_t a, size_t b, size_t n)
+{
+    size_t n_steps;
+    const emit_step *steps = weft__emit_steps_list(s, &n_steps);
+    for (size_t i = 0; i < n; i++) {
+        const emit_step *x = &steps[a + i], *y = &steps[b + i];
+        if (x->shape != y->shape) return false;
+        const emit_hole *p = weft__emit_steps_holes(s, x), *q = weft__emit_steps_holes(s, y);
+        for (size_t k = 0; k < x->n_holes; k++)
+            if (p[k].value != q[k].value && p[k].kind != HOLE_NODE) return false;
+    }
+    return true;
+}
+
+void weft__emit_steps_drop(emit_steps *s, size_t first)
+{
+    size_t n;
+    const emit_step *steps = weft__emit_steps_list(s, &n);
+    if (first >= n) return;
+    s->holes.n = steps[first].first_hole * sizeof(emit_hole);
+    s->steps.n = first * sizeof(emit_step);
+}
+
 bool weft__emit_step_returns(const emit_steps *s, const emit_step *step)
 {
     return strstr(text_in(&s->shapes, step->shape), "return ") != NULL;
@@ -120,7 +143,7 @@ void weft__emit_hole_write(const emit_steps *s, const emit_hole *hole, emit_text
 
 void weft__emit_hole_member(emit_hole_kind kind, int number, emit_text *to)
 {
-    static const char letter[EMIT_HOLE_KINDS] = {'x', 'n', 'k', 'l', 'c'};
+    static const char letter[EMIT_HOLE_KINDS] = {'x', 'n', 'r', 'k', 'l', 'c'};
     weft__emit_text_print(to, "%c%d", letter[kind], number);
 }
 

@@ -13,11 +13,12 @@
 typedef enum emit_hole_kind {
     HOLE_OFFSET, /* size_t: bytes in the arena or in the states */
     HOLE_INT,    /* int */
+    HOLE_NODE,   /* int: the number of the step's node */
     HOLE_KEY,    /* uint64_t */
     HOLE_INTS,   /* const int *: an array of the file, given by its numbers */
     HOLE_ARRAY   /* const TYPE *: an element of an array of the file, given by an expression */
 } emit_hole_kind;
-#define EMIT_HOLE_KINDS 5
+#define EMIT_HOLE_KINDS 6
 
 typedef struct emit_hole {
     emit_hole_kind kind;
@@ -49,6 +50,10 @@ void weft__emit_hole_text(emit_text *to, emit_hole_kind kind, weft_dtype dtype, 
 void weft__emit_steps_add(emit_steps *s, const emit_text *comment, const emit_text *text);
 const emit_step *weft__emit_steps_list(const emit_steps *s, size_t *n);
 const emit_hole *weft__emit_steps_holes(const emit_steps *s, const emit_step *step);
+/* Whether the n steps from a on are the same as those from b on, but for the numbers of their nodes. */
+bool weft__emit_steps_same(const emit_steps *s, size_t a, size_t b, size_t n);
+/* Forgets the steps from `first` on. */
+void weft__emit_steps_drop(emit_steps *s, size_t first);
 /* Whether the step may end the function that it is in. */
 bool weft__emit_step_returns(const emit_steps *s, const emit_step *step);
 /* The value of a hole as C. */
@@ -67,9 +72,16 @@ void weft__emit_steps_set_array(emit_steps *s, size_t i, const emit_text *number
 void weft__emit_steps_ints(const emit_steps *s, emit_text *to);
 void weft__emit_steps_free(emit_steps *s);
 
-/* repeat.c: writes the steps to `body`. Those that repeat are loops there, which call functions for
- * each row of a table; functions and tables go to `functions`. `model` is the type of the struct that
- * has the arena and the states. */
-void weft__emit_repeats(emit_steps *s, const char *model, emit_text *functions, emit_text *body);
+/* The n steps of a function from `first` on; and what the functions that repeat some of them share with
+ * it: parameters, the same as arguments of a call, and their first lines. */
+typedef struct emit_block {
+    size_t first, n;
+    const char *parameters, *arguments, *begin;
+} emit_block;
+
+/* repeat.c: writes the steps of a block to `body`. Those that repeat are loops there, which call functions
+ * for each row of a table; functions and tables go to `functions`. */
+void weft__emit_repeats(emit_steps *s, const emit_block *block, emit_text *functions,
+                        emit_text *body);
 
 #endif

@@ -71,7 +71,7 @@ WEFT_API void weft_scan(weft_graph *graph, const weft_scan_body *body, int64_t n
 typedef struct weft_while_steps {
     int64_t most; /* the maximum, 1 to 2^31 - 1 */
     weft_value
-        first; /* a bool scalar of the graph: whether the first step runs. WEFT_NO_VALUE: it does */
+        first; /* a bool scalar of the graph: whether the first step runs; WEFT_NO_VALUE: yes */
     weft_value go_on; /* a bool scalar of the body: whether another step follows */
 } weft_while_steps;
 
@@ -89,21 +89,21 @@ WEFT_API void weft_while(weft_graph *graph, const weft_scan_body *body,
 typedef struct weft_branch {
     weft_graph *graph; /* weft_cond adds inputs to it, and copies it */
     size_t n_in;
-    const weft_value *in; /* [n_in]: its inputs (weft_input), all different */
-    const weft_value
-        *from; /* [n_in]: what they read, values of the other graph, of the same types */
-    const weft_value *out; /* [n_out]: any of its values */
+    const weft_value *in;   /* [n_in]: its inputs (weft_input), all different */
+    const weft_value *from; /* [n_in]: what they read, values of the other graph of these types */
+    const weft_value *out;  /* [n_out]: any of its values */
 } weft_branch;
 
 /* out[0..n_out-1] become those of `yes` if the condition, a bool scalar, is true, and otherwise those
- * of `no`, which must have the same types. Only the chosen branch runs; in a gradient, only its derivative. n_out is
- * 1 to WEFT_MAX_OUTPUTS. Consists of two scans of one step. Errors as for weft_scan. */
+ * of `no`, which must have the same types. Only the chosen branch runs; in a gradient, only its
+ * derivative. n_out is 1 to WEFT_MAX_OUTPUTS. Consists of two scans of one step. Errors as for
+ * weft_scan. */
 WEFT_API void weft_cond(weft_graph *graph, weft_value condition, const weft_branch *yes,
                         const weft_branch *no, size_t n_out, weft_value *out);
 
 /* A pass (weft_plan_options.passes) that replaces every scan, also within others, by n copies of its
- * body, where steps that do not run are computed as well, and left out by weft_where. For a plan to
- * be written as C (<weft/emit.h>), and for tests. */
+ * body, where steps that do not run are computed as well, and left out by weft_where. For a plan that
+ * programs read as steps without loops, and for tests. */
 extern WEFT_API const weft_pass weft_pass_unroll;
 
 #ifdef __cplusplus

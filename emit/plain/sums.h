@@ -42,13 +42,14 @@ static double row_sum(const T *x, int n, int step)
     return total + (double)sum_of_lanes(rest);
 }
 
-/* The sum of a column: eight at a time in T, then one by one. */
+/* The sum of a column: eight at a time in T, then one by one. With ints as indices gcc warns of overflow at
+ * some steps. */
 static double column_sum(const T *x, int n, int step)
 {
     double total = 0;
     int i = 0;
-    for (; i + 8 <= n; i += 8) total += (double)sum_of_eight(x + i * step, step);
-    for (; i < n; i++) total += (double)x[i * step];
+    for (; i + 8 <= n; i += 8) total += (double)sum_of_eight(x + (ptrdiff_t)i * step, step);
+    for (; i < n; i++) total += (double)x[(ptrdiff_t)i * step];
     return total;
 }
 

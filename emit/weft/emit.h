@@ -4,7 +4,8 @@
  * The header NAME.h declares the sizes of the arena and of the states, a struct of inputs and
  * outputs, and the functions; NAME.c defines them. Both need <stdint.h>, <stddef.h>, <stdbool.h>
  * and <string.h> only. The caller owns all memory. No function calls itself, and shapes bound the
- * iterations of every loop. The same plan writes the same files.
+ * iterations of every loop. The same plan writes the same files. A scan (<weft/scan.h>) is a loop,
+ * whose steps call one function, so a file is as large for 100,000 steps as for 10.
  */
 #ifndef WEFT_EMIT_H
 #define WEFT_EMIT_H

@@ -501,6 +501,8 @@ int main(int argc, char **argv)
     if (wanted("odd", "--ops", argv + 2, argc - 2)) write_odd();
     if (argc == 3 && !strcmp(argv[2], "own")) write_own();
     if (wanted("wide", "--ops", argv + 2, argc - 2)) emit_write_wide(bf16);
+    if (wanted("loops", "--ops", argv + 2, argc - 2)) emit_write_loops(bf16);
+    if (wanted("lengths", "lengths", argv + 2, argc - 2)) emit_write_lengths();
     fclose(calls);
     fclose(data);
     fprintf(driver, "\nint main(void)\n{\n"

@@ -32,4 +32,8 @@ void emit_write_quantized(void);
 /* emit_wide.c: gradients of larger values; see test_case.min_narrow. */
 void emit_write_wide(int64_t min_narrow);
 
+/* emit_loops.c: loops (weft_scan); one of 10, 1,000 and 100,000 steps. */
+void emit_write_loops(int64_t min_narrow);
+void emit_write_lengths(void);
+
 #endif

@@ -9,21 +9,22 @@
 prepare()
 {
     local folder
-    mkdir ops models some simd bf16 bf16_simd own
-    for folder in ops models some simd bf16 bf16_simd own; do cp "$tests/emit/emit_driver.h" "$folder"; done
+    mkdir ops models some simd bf16 bf16_simd own lengths
+    for folder in ops models some simd bf16 bf16_simd own lengths; do cp "$tests/emit/emit_driver.h" "$folder"; done
     "$build/tests/emit_cases" ops --ops >ops.txt || fail "emit_cases ops"
     "$build/tests/emit_cases" models --models >models.txt || fail "emit_cases models"
-    "$build/tests/emit_cases" some transformer mobilenet lstm >some.txt || fail "emit_cases some"
+    "$build/tests/emit_cases" some transformer mobilenet lstm loops >some.txt || fail "emit_cases some"
     "$build/tests/emit_cases" simd --simd matmul conv conv_grad_input conv_grad_weight sdpa sdpa_grad softmax \
         layer_norm layer_norm_grad batch_norm batch_norm_grad cross_entropy log_softmax softmax_grad add_n variance tanh \
-        add sum adam_update odd wide quantized matmul_quantized matmul_whole transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
+        add sum adam_update odd wide quantized matmul_quantized matmul_whole loops transformer mobilenet lstm >simd.txt || fail "emit_cases --simd"
     # Ops that have functions for bf16, some that are written around them, and models.
     "$build/tests/emit_cases" bf16 --bf16 matmul matmul_tiles sdpa sdpa_grad layer_norm_grad rms_norm_grad cross_entropy \
         cross_entropy_grad sum mean prod max min variance logsumexp concat contiguous dropout bernoulli add_n softmax \
-        log_softmax softmax_grad log_softmax_grad layer_norm rms_norm tanh where cast equal masked_fill odd \
+        log_softmax softmax_grad log_softmax_grad layer_norm rms_norm tanh where cast equal masked_fill odd loops \
         feed-forward encoder transformer gpt llama lstm mobilenet resnet >bf16.txt || fail "emit_cases --bf16"
-    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul matmul_tiles sdpa sdpa_grad sum softmax layer_norm_grad add wide gpt \
-        lstm resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
+    "$build/tests/emit_cases" bf16_simd --simd --bf16 matmul matmul_tiles sdpa sdpa_grad sum softmax layer_norm_grad add wide loops \
+        gpt lstm resnet >bf16_simd.txt || fail "emit_cases --simd --bf16"
+    "$build/tests/emit_cases" lengths lengths >lengths.txt || fail "emit_cases lengths"
     cp "$root"/examples/emit/* .
     "$build/examples/emit" . 64 32 4 || fail "examples/emit"
 }
@@ -34,18 +35,18 @@ case_all_ops_can_be_written()
     local refused
     refused=$(sed -n 's/^refused: \(op\|random\)_\(.*\)_f[36][24]: .*/\2/p' ops.txt | sort -u | paste -sd' ')
     equal "the ops that cannot be written" "" "$refused"
-    ! grep -hE '^(refused: [^or]|cannot )' ops.txt models.txt some.txt simd.txt || fail "cases that were left out"
+    ! grep -hE '^(refused: [^or]|cannot )' ops.txt models.txt some.txt simd.txt lengths.txt || fail "cases that were left out"
     ! grep -h '^refused' bf16.txt bf16_simd.txt || fail "cases with bf16 that were left out"
 }
 
 case_ops_by_gcc()
 {
-    cases_by ops 530 gcc -std=c99 -O2 "${warnings[@]}"
+    cases_by ops 546 gcc -std=c99 -O2 "${warnings[@]}"
 }
 
 case_ops_by_clang()
 {
-    cases_by ops 530 clang -std=c99 -O1 "${warnings[@]}"
+    cases_by ops 546 clang -std=c99 -O1 "${warnings[@]}"
 }
 
 case_models_by_gcc()
@@ -58,50 +59,50 @@ case_models_by_gcc()
 # For this processor: its fused operations are used.
 case_some_models_for_this_processor()
 {
-    cases_by some 6 gcc -std=c99 -O2 -march=native -fno-math-errno "${warnings[@]}"
+    cases_by some 22 gcc -std=c99 -O2 -march=native -fno-math-errno "${warnings[@]}"
 }
 
 case_some_models_without_undefined_behaviour()
 {
-    cases_by some 6 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+    cases_by some 22 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 # With vectors: the ops whose functions are written twice, some loops over elements, and models. For a processor with
 # fused operations and without.
 case_vectors_by_gcc()
 {
-    cases_by simd 40 gcc -std=c99 -O2 -march=native "${warnings[@]}"
+    cases_by simd 56 gcc -std=c99 -O2 -march=native "${warnings[@]}"
 }
 
 case_vectors_by_clang()
 {
-    cases_by simd 40 clang -std=c99 -O1 "${warnings[@]}"
+    cases_by simd 56 clang -std=c99 -O1 "${warnings[@]}"
 }
 
 case_vectors_without_undefined_behaviour()
 {
-    cases_by simd 40 gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all
+    cases_by simd 56 gcc -std=c99 -O1 -g -march=native -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 # Values stored as bf16, with the library's roundings and products.
 case_bf16_by_gcc()
 {
-    cases_by bf16 70 gcc -std=c99 -O2 "${warnings[@]}"
+    cases_by bf16 80 gcc -std=c99 -O2 "${warnings[@]}"
 }
 
 case_bf16_by_clang()
 {
-    cases_by bf16 70 clang -std=c99 -O1 -march=native "${warnings[@]}"
+    cases_by bf16 80 clang -std=c99 -O1 -march=native "${warnings[@]}"
 }
 
 case_bf16_without_undefined_behaviour()
 {
-    cases_by bf16 70 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
+    cases_by bf16 80 gcc -std=c99 -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all
 }
 
 case_bf16_with_vectors()
 {
-    cases_by bf16_simd 19 gcc -std=c99 -O2 -march=native "${warnings[@]}"
+    cases_by bf16_simd 29 gcc -std=c99 -O2 -march=native "${warnings[@]}"
 }
 
 case_bf16_of_a_program()
@@ -191,6 +192,17 @@ case_sizes_that_all_calls_share_are_constants()
     grep -qw channels struct.txt || fail "the struct lacks a size that differs: $(cat struct.txt)"
     ! grep -qw images struct.txt || fail "the struct has a size that all calls share: $(cat struct.txt)"
     ! grep -q -- '->images' cnn.c || fail "a function reads a size that all calls share"
+}
+
+# The number of steps of a loop changes digits only.
+case_loops_are_written_once()
+{
+    local n
+    cases_by lengths 3 gcc -std=c99 -O2 "${warnings[@]}" || return
+    for n in 10 1000 100000; do
+        cat "loop_length_f32_$n.h" "loop_length_f32_$n.c" | tr -d '0-9 \n' >"text_$n.txt"
+        cmp "text_$n.txt" text_10.txt || fail "the file of $n steps differs"
+    done
 }
 
 case_names_of_files()
