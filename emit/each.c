@@ -2,6 +2,7 @@
 #include "nodes.h"
 
 #include <limits.h>
+#include <string.h>
 
 /* Dimensions of a loop nest, outermost first, and the strides of all operands: output 0, then the
  * inputs. */
@@ -66,9 +67,17 @@ static void write_element(emit_node *w, const nest *l, size_t k, emit_text *to)
     if (widens) weft__emit_text_print(to, ")");
 }
 
+/* A constant whose elements are equal, such as the gradient of a mean, is one element for all. */
+static bool is_single(const emit_node *w, size_t i)
+{
+    return !w->rows && i < w->node.n_in && weft__emit_is_uniform(w->f, emit_operand(w, i));
+}
+
 void weft__emit_each(emit_node *w, const weft_source_call *call, const char *function)
 {
     emit_text *to = &w->text;
+    for (size_t i = 0; i < w->node.n_in; i++)
+        if (is_single(w, i)) memset(w->tensors[i].stride, 0, sizeof w->tensors[i].stride);
     const nest l = nest_of(w);
     const bool rounds = !w->rows && emit_is_narrow(w, w->node.n_in);
     int indent = 8;
@@ -80,7 +89,10 @@ void weft__emit_each(emit_node *w, const weft_source_call *call, const char *fun
         const weft_dtype dtype = wide ? w->tensors[i].dtype : WEFT_BF16;
         weft__emit_text_print(to, "%s%s *%s%.0zu = ", k ? "const " : "", weft__emit_type(dtype),
                               k ? "in" : "out", k ? k : 0);
-        weft__emit_operand(w, i, k != 0, to);
+        if (is_single(w, i))
+            weft__emit_single(w->f, emit_operand(w, i), to);
+        else
+            weft__emit_operand(w, i, k != 0, to);
         weft__emit_text_print(to, ";\n        ");
     }
     if (l.rank) {

@@ -66,10 +66,11 @@ typedef struct emit_file {
     const weft_emit_options *options;
     weft_error *error;
     emit_items items;
-    emit_text functions; /* items that are used, after those that they need */
-    emit_text arrays;    /* constants */
-    emit_steps steps;    /* of all plans */
-    emit_body *bodies;   /* [n_bodies]; those in the body of another come before it */
+    emit_text functions;  /* items that are used, after those that they need */
+    emit_text arrays;     /* constants */
+    name_table constants; /* that places share: numbers of their arrays, by the text of these */
+    emit_steps steps;     /* of all plans */
+    emit_body *bodies;    /* [n_bodies]; those in the body of another come before it */
     size_t n_bodies;
     emit_state *states; /* in the order in which they lie in memory */
     size_t n_states, state_bytes, file_bytes;
@@ -117,6 +118,9 @@ weft_value weft__emit_storage_of(const emit_file *f, weft_value value);
 void weft__emit_address(emit_file *f, weft_value value, bool is_const, emit_text *to);
 /* The same as the address of a byte. */
 void weft__emit_bytes(emit_file *f, weft_value value, emit_text *to);
+/* Whether a value lies in a constant with several elements, all of the same bytes; the address of one of these. */
+bool weft__emit_is_uniform(const emit_file *f, weft_value value);
+void weft__emit_single(emit_file *f, weft_value value, emit_text *to);
 /* Writes an array of the elements of a tensor, in rows. */
 void weft__emit_array(emit_text *to, const char *name, const weft_tensor *tensor);
 

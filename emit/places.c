@@ -84,6 +84,23 @@ void weft__emit_array(emit_text *to, const char *name, const weft_tensor *tensor
     weft__emit_text_print(to, n ? "\n};\n\n" : "0};\n\n");
 }
 
+/* The name of an array that all constants with these elements share: those of bodies, so that equal bodies have
+ * equal texts, and single elements. */
+static void shared_name(emit_file *f, const weft_tensor *tensor, char buffer[EMIT_NAME_BYTES + 32])
+{
+    emit_text text = {0};
+    weft__emit_array(&text, "", tensor);
+    const size_t *known = text.failed ? NULL : weft__name_table_find(&f->constants, text.text);
+    const size_t number = known ? *known : f->constants.count + 1;
+    weft__text_format(buffer, EMIT_NAME_BYTES + 32, "shared_constant_%zu", number);
+    if (!known) {
+        const char *copy = text.failed ? NULL : weft__arena_text(&f->steps.memory, text.text);
+        if (!copy || !weft__name_table_put(&f->constants, copy, number)) f->steps.failed = true;
+        weft__emit_array(&f->arrays, buffer, tensor);
+    }
+    weft__emit_text_free(&text);
+}
+
 /* The name of a state's or constant's array, which is written if it is not yet there. */
 static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES + 32])
 {
@@ -92,9 +109,11 @@ static void array_name(emit_file *f, uint32_t root, char buffer[EMIT_NAME_BYTES 
     const weft_value value = weft_value_from_id(f->g, root);
     const char *name = weft_name_of(f->g, value);
     const bool constant = weft_constant_of(f->g, value, &tensor);
-    if (f->loop)
-        weft__text_format(buffer, EMIT_NAME_BYTES + 32, "constant_%zu_%u", f->n_bodies + 1, root);
-    else if (constant)
+    if (constant && f->loop) {
+        shared_name(f, &tensor, buffer);
+        return;
+    }
+    if (constant)
         weft__text_format(buffer, EMIT_NAME_BYTES + 32, "constant_%u", root);
     else
         weft__text_format(buffer, EMIT_NAME_BYTES + 32, "state_%s_%u",
@@ -113,6 +132,24 @@ static void write_element(emit_file *f, const emit_place *at, weft_dtype dtype, 
     weft__text_format(expression, sizeof expression, at->offset ? "%s + %lld" : "%s", name,
                       (long long)at->offset);
     weft__emit_hole_text(to, HOLE_ARRAY, dtype, expression);
+}
+
+bool weft__emit_is_uniform(const emit_file *f, weft_value value)
+{
+    weft_tensor t;
+    if (!weft_constant_of(f->g, weft__emit_storage_of(f, value), &t)) return false;
+    const size_t one = weft_dtype_bytes(t.dtype), all = weft_tensor_bytes(t.dtype, t.shape);
+    return all > one && !memcmp(t.data, (const char *)t.data + one, all - one);
+}
+
+void weft__emit_single(emit_file *f, weft_value value, emit_text *to)
+{
+    weft_tensor t;
+    char name[EMIT_NAME_BYTES + 32];
+    weft_constant_of(f->g, weft__emit_storage_of(f, value), &t);
+    t.shape = WEFT_SHAPE(1);
+    shared_name(f, &t, name);
+    weft__emit_hole_text(to, HOLE_ARRAY, t.dtype, name);
 }
 
 /* The byte of the arena, of the states, or of what a step of a loop reads or writes. */

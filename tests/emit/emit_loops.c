@@ -112,24 +112,29 @@ static weft_value matrix(weft_graph *g, const char *name, int64_t rows, int64_t 
     return weft_param(g, name, WEFT_F32, WEFT_SHAPE(rows, columns), init);
 }
 
-/* Layers of LSTMs, each a loop over the steps of the one before it: the bodies of all are one function. */
+/* h = z h + (1 - z) tanh(x w), where z = sigmoid(h u), stacked. */
+static void build_gated(weft_graph *g, const weft_value *in, weft_value *out)
+{
+    const weft_value z = weft_sigmoid(g, weft_matmul(g, in[0], in[3]));
+    const weft_value y = weft_tanh(g, weft_matmul(g, in[1], in[2]));
+    const weft_value rest = weft_add_scalar(g, weft_neg(g, z), 1), kept = weft_mul(g, z, in[0]);
+    out[0] = out[1] = weft_add(g, kept, weft_mul(g, rest, y));
+}
+
+/* Layers, each a loop over the steps of the one before it: the bodies of all are one function. */
 static weft_value add_layers(weft_graph *g, int layers, int64_t n, weft_value x)
 {
-    enum { HIDDEN = 6, BATCH = 2 };
-    loop_cell cell = loop_cells[LOOP_LSTM];
-    cell.shape[2] = WEFT_SHAPE(BATCH, HIDDEN);
-    cell.shape[3] = WEFT_SHAPE(HIDDEN, 4 * HIDDEN);
+    const loop_cell gated = {
+        "gated", build_gated, 1, 1, 2, 1, {{2, {2, 6}}, {2, {2, 6}}, {2, {6, 6}}, {2, {6, 6}}},
+        false};
     for (int layer = 0; layer < layers; layer++) {
-        char name[2][16];
-        weft_value out[3];
-        const weft_value zero = weft_fill(g, WEFT_F32, WEFT_SHAPE(BATCH, HIDDEN), 0);
-        snprintf(name[0], sizeof name[0], "x%d", layer);
-        snprintf(name[1], sizeof name[1], "h%d", layer);
-        const weft_value wx = matrix(g, name[0], HIDDEN, 4 * HIDDEN);
-        const weft_value wh = matrix(g, name[1], HIDDEN, 4 * HIDDEN);
-        const weft_value in[] = {zero, zero, x, wx, wh};
-        loop_by_scan(g, &cell, n, in, out);
-        x = out[2];
+        weft_value out[2];
+        weft_graph_push_scope(g, "layer%d", layer);
+        const weft_value zero = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 6), 0);
+        const weft_value w = matrix(g, "w", 6, 6), u = matrix(g, "u", 6, 6);
+        loop_by_scan(g, &gated, n, (weft_value[]){zero, x, w, u}, out);
+        weft_graph_pop_scope(g);
+        x = out[1];
     }
     return x;
 }

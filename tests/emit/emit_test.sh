@@ -205,6 +205,13 @@ case_loops_are_written_once()
     done
 }
 
+# A gated cell and its constant; layers of it are a loop of loops.
+case_loops_with_equal_bodies_share_a_function()
+{
+    equal "functions of bodies" 1 "$(grep -c '^static void body_[0-9]*(' some/loop_layers_f32_7.c)"
+    grep -q ': 6 times 2\. ' some/loop_layers_f32_7.c || fail "the layers do not repeat"
+}
+
 case_names_of_files()
 {
     mkdir names
