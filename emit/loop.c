@@ -1,6 +1,7 @@
 /* A scan as a loop in C. Before each step it sets where the body's function (bodies.c) reads and writes: the
  * slices of sequences and stacks, and of a carry the scan's output and a second buffer in turn, so that the
- * last step writes the output (plan/loop.c). The text does not depend on the number of steps, but for digits. */
+ * last step writes the output (plan/loop.c). Where some steps do not run, pointers say where the carries lie,
+ * and the last of them are copied. The text does not depend on the number of steps, but for digits. */
 #include "nodes.h"
 
 #include "plan/plan.h"
@@ -29,6 +30,11 @@ static size_t bytes_of(const loop_text *l, weft_value value)
     return weft_tensor_bytes(weft_dtype_of(g, value), weft_shape_of(g, value));
 }
 
+static size_t slice_bytes(const loop_text *l, weft_value stack)
+{
+    return bytes_of(l, stack) / (size_t)l->loop->scan->n;
+}
+
 /* Writes the address of the slice of step t. */
 static void write_slice(const loop_text *l, weft_value stack, emit_text *to)
 {
@@ -38,7 +44,7 @@ static void write_slice(const loop_text *l, weft_value stack, emit_text *to)
         weft__emit_text_print(to, " + (size_t)(%lld - t) * ", (long long)scan->n - 1);
     else
         weft__emit_text_print(to, " + (size_t)t * ");
-    weft__emit_text_print(to, "%zu", bytes_of(l, stack) / (size_t)scan->n);
+    weft__emit_text_print(to, "%zu", slice_bytes(l, stack));
 }
 
 /* The address that carry c has in the second buffer. */
@@ -62,8 +68,11 @@ static void write_first(const loop_text *l)
 {
     const scan_body *b = l->body;
     for (uint32_t i = 0; i < scan_inputs(b); i++) {
-        if (!l->loop->in[i] || (i >= b->n_carry && i < b->n_carry + b->n_each)) continue;
-        weft__emit_text_print(l->to, "        step.in%u = ", i);
+        const bool moves = b->when && i < b->n_carry;
+        if (!moves && (!l->loop->in[i] || (i >= b->n_carry && i < b->n_carry + b->n_each)))
+            continue;
+        weft__emit_text_print(
+            l->to, moves ? "        const unsigned char *carry%u = " : "        step.in%u = ", i);
         weft__emit_bytes(l->w->f, input(l, i), l->to);
         weft__emit_text_print(l->to, ";\n");
     }
@@ -85,18 +94,60 @@ static void write_slices(const loop_text *l)
     }
 }
 
-/* Of an odd number of steps the even ones write the output, of an even number the odd ones. */
+/* Of an odd number of steps the even ones write the output, of an even number the odd ones; if some do not
+ * run, a step writes where the carry does not lie. */
 static void write_carries(const loop_text *l)
 {
     for (uint32_t c = 0; c < l->body->n_carry; c++) {
+        if (l->body->when && l->loop->in[c])
+            weft__emit_text_print(l->to, "            step.in%u = carry%u;\n", c, c);
         if (l->loop->stacked[c]) continue;
-        weft__emit_text_print(l->to, "            step.out%u = t %% 2 == %d ? ", c,
-                              (int)((l->loop->scan->n - 1) % 2));
+        weft__emit_text_print(l->to, "            step.out%u = ", c);
+        if (l->body->when) {
+            weft__emit_text_print(l->to, "carry%u != ", c);
+            weft__emit_bytes(l->w->f, output(l, c), l->to);
+        } else {
+            weft__emit_text_print(l->to, "t %% 2 == %d", (int)((l->loop->scan->n - 1) % 2));
+        }
+        weft__emit_text_print(l->to, " ? ");
         weft__emit_bytes(l->w->f, output(l, c), l->to);
         weft__emit_text_print(l->to, " : ");
         write_spare(l, c, l->to);
         weft__emit_text_print(l->to, ";\n");
     }
+}
+
+/* The first row of a stack that a step leaves empty, and all after it if the loop ends. */
+static void write_empty(const loop_text *l, uint32_t k)
+{
+    const scan_attr *scan = l->loop->scan;
+    const bool ends = scan_is_while(l->body);
+    const size_t bytes = slice_bytes(l, output(l, k));
+    if (!bytes) return;
+    weft__emit_text_print(l->to, "                memset(");
+    if (ends && scan->reverse)
+        weft__emit_bytes(l->w->f, output(l, k), l->to);
+    else
+        write_slice(l, output(l, k), l->to);
+    weft__emit_text_print(l->to, ", 0, ");
+    if (ends) weft__emit_text_print(l->to, "(size_t)(%lld - t) * ", (long long)scan->n);
+    weft__emit_text_print(l->to, "%zu);\n", bytes);
+}
+
+/* Leaves out a step that does not run. */
+static void write_guard(const loop_text *l)
+{
+    const scan_body *b = l->body;
+    if (!b->when) return;
+    weft__emit_text_print(l->to, "            if (!*(");
+    if (scan_is_while(b))
+        weft__emit_text_print(l->to, "carry%u", b->when - 1);
+    else
+        write_slice(l, input(l, b->when - 1), l->to);
+    weft__emit_text_print(l->to, ")) {\n");
+    for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++) write_empty(l, k);
+    weft__emit_text_print(l->to, "                %s;\n            }\n",
+                          scan_is_while(b) ? "break" : "continue");
 }
 
 static void write_call(const loop_text *l, bool returns)
@@ -113,20 +164,28 @@ static void write_call(const loop_text *l, bool returns)
 static void write_next(const loop_text *l)
 {
     for (uint32_t c = 0; c < l->body->n_carry; c++)
-        if (l->loop->in[c])
-            weft__emit_text_print(l->to, "            step.in%u = step.out%u;\n", c,
-                                  carried_in(l, c));
+        if (l->body->when || l->loop->in[c])
+            weft__emit_text_print(l->to, "            %s%u = step.out%u;\n",
+                                  l->body->when ? "carry" : "step.in", c, carried_in(l, c));
 }
 
-/* Copies the last carries that lie in stacks. */
+/* Copies the last carries that lie elsewhere: in stacks or, if some steps do not run, where they are. */
 static void write_last(const loop_text *l)
 {
     for (uint32_t c = 0; c < l->body->n_carry; c++) {
         const size_t bytes = bytes_of(l, output(l, c));
-        if (!l->loop->stacked[c] || !bytes) continue;
+        if ((!l->body->when && !l->loop->stacked[c]) || !bytes) continue;
+        if (l->body->when) {
+            weft__emit_text_print(l->to, "        if (carry%u != ", c);
+            weft__emit_bytes(l->w->f, output(l, c), l->to);
+            weft__emit_text_print(l->to, ")\n    ");
+        }
         weft__emit_text_print(l->to, "        memcpy(");
         weft__emit_bytes(l->w->f, output(l, c), l->to);
-        weft__emit_text_print(l->to, ", step.out%u, %zu);\n", carried_in(l, c), bytes);
+        if (l->body->when)
+            weft__emit_text_print(l->to, ", carry%u, %zu);\n", c, bytes);
+        else
+            weft__emit_text_print(l->to, ", step.out%u, %zu);\n", carried_in(l, c), bytes);
     }
 }
 
@@ -146,6 +205,7 @@ void weft__emit_loop(emit_node *w, const plan_loop *loop)
                           body->returns ? ", failed" : "");
     write_first(&l);
     weft__emit_text_print(l.to, "        for (t = 0; t < %lld; t++) {\n", (long long)loop->scan->n);
+    write_guard(&l);
     write_slices(&l);
     write_carries(&l);
     write_call(&l, body->returns);

@@ -30,8 +30,8 @@ static void build_deep(weft_graph *g, const weft_value *in, weft_value *out)
 /* A convolved image, to which a loop of 3 steps adds others. */
 static void build_images(weft_graph *g, const weft_value *in, weft_value *out)
 {
-    const loop_cell sum = {"sum", loop_cells[LOOP_SUM].build,       1,   1, 0,
-                           1,     {{3, {2, 4, 5}}, {3, {2, 4, 5}}}, true};
+    const loop_cell sum = {"sum", loop_cells[LOOP_SUM].build,       1,    1, 0,
+                           1,     {{3, {2, 4, 5}}, {3, {2, 4, 5}}}, true, 0};
     const weft_conv_options around = {.pad_begin = {1, 1}, .pad_end = {1, 1}};
     const weft_value image = weft_conv(g, weft_stack(g, in, 1, 0), in[2], WEFT_NO_VALUE, &around);
     const weft_value steps[] = {weft_reshape(g, image, WEFT_SHAPE(2, 4, 5)), in[1]};
@@ -40,10 +40,16 @@ static void build_images(weft_graph *g, const weft_value *in, weft_value *out)
 
 static const loop_cell deep = {
     "deep", build_deep, 1, 1, 3, 2, {{2, {4, 5}}, {2, {4, 5}}, {2, {5, 5}}, {1, {5}}, {1, {5}}},
-    false};
-static const loop_cell images = {
-    "images", build_images, 1, 1, 1, 1, {{3, {2, 4, 5}}, {4, {3, 2, 4, 5}}, {4, {2, 2, 3, 3}}},
-    false};
+    false,  0};
+static const loop_cell images = {"images",
+                                 build_images,
+                                 1,
+                                 1,
+                                 1,
+                                 1,
+                                 {{3, {2, 4, 5}}, {4, {3, 2, 4, 5}}, {4, {2, 2, 3, 3}}},
+                                 false,
+                                 0};
 
 static test_case begin(const char *name, weft_dtype dtype, int64_t n, int64_t min_narrow)
 {
@@ -87,7 +93,13 @@ static void write_loops(weft_dtype dtype, int64_t n, int64_t min_narrow)
 {
     const loop_cell *const larger[] = {&loop_nested, &deep, &images};
     test_case c = begin("cells", dtype, n, min_narrow);
-    for (size_t i = 0; i < LOOP_CELLS; i++) add_loop(&c, &loop_cells[i], dtype, n);
+    for (size_t i = 0; i < LOOP_CELLS; i++) {
+        if (i == LOOP_CELLS / 2) {
+            end(&c, 2);
+            c = begin("more_cells", dtype, n, min_narrow);
+        }
+        add_loop(&c, &loop_cells[i], dtype, n);
+    }
     end(&c, 2);
     c = begin("larger", dtype, n, min_narrow);
     for (size_t i = 0; i < 3; i++) add_loop(&c, larger[i], dtype, n);
@@ -124,9 +136,15 @@ static void build_gated(weft_graph *g, const weft_value *in, weft_value *out)
 /* Layers, each a loop over the steps of the one before it: the bodies of all are one function. */
 static weft_value add_layers(weft_graph *g, int layers, int64_t n, weft_value x)
 {
-    const loop_cell gated = {
-        "gated", build_gated, 1, 1, 2, 1, {{2, {2, 6}}, {2, {2, 6}}, {2, {6, 6}}, {2, {6, 6}}},
-        false};
+    const loop_cell gated = {"gated",
+                             build_gated,
+                             1,
+                             1,
+                             2,
+                             1,
+                             {{2, {2, 6}}, {2, {2, 6}}, {2, {6, 6}}, {2, {6, 6}}},
+                             false,
+                             0};
     for (int layer = 0; layer < layers; layer++) {
         weft_value out[2];
         weft_graph_push_scope(g, "layer%d", layer);
@@ -196,6 +214,92 @@ static void write_failure(int64_t min_narrow)
     end(&c, 8);
 }
 
+/* x halved until its largest element is small, at most `most` times. */
+static void add_while(test_case *c, weft_value x, int64_t most, double small)
+{
+    weft_graph *b = weft_graph_new();
+    const weft_value now = weft_input(b, "now", WEFT_F32, WEFT_SHAPE(5));
+    const weft_value by = weft_input(b, "by", WEFT_F32, WEFT_SCALAR), next = weft_mul(b, now, by);
+    const weft_value largest = weft_max(b, weft_abs(b, next), WEFT_ALL_AXES, false);
+    const weft_value half = weft_scalar(c->g, WEFT_F32, 0.5);
+    const weft_scan_body body = {.graph = b,
+                                 .n_carry = 1,
+                                 .carry_in = &now,
+                                 .carry_out = &next,
+                                 .n_shared = 1,
+                                 .shared = &by,
+                                 .n_out = 1,
+                                 .out = &next};
+    const weft_while_steps steps = {
+        .most = most, .go_on = weft_greater(b, largest, weft_scalar(b, WEFT_F32, small))};
+    weft_value *to = c->targets + c->n_targets;
+    weft_while(c->g, &body, &steps, &(weft_scan_inputs){&x, NULL, &half}, to, &to[1], &to[2]);
+    weft_grad(c->g, loop_loss(c->g, to, 2, false), &x, 1, &to[3]);
+    c->n_targets += 4;
+    weft_graph_free(b);
+}
+
+/* Sums of some rows, from either end. */
+static void add_mask(test_case *c, weft_value x, weft_value rows, bool reverse)
+{
+    static const uint8_t pattern[6] = {1, 0, 0, 1, 1, 0};
+    weft_graph *b = weft_graph_new();
+    const weft_value h = weft_input(b, "h", WEFT_F32, WEFT_SHAPE(5));
+    const weft_value each[] = {weft_input(b, "row", WEFT_F32, WEFT_SHAPE(5)),
+                               weft_input(b, "runs", WEFT_BOOL, WEFT_SCALAR)};
+    const weft_value next = weft_tanh(b, weft_mul(b, h, each[0]));
+    const weft_value runs = weft_constant(c->g, WEFT_BOOL, WEFT_SHAPE(6), pattern);
+    const weft_scan_body body = {.graph = b,
+                                 .n_carry = 1,
+                                 .carry_in = &h,
+                                 .carry_out = &next,
+                                 .n_each = 2,
+                                 .each = each,
+                                 .n_out = 1,
+                                 .out = &next,
+                                 .reverse = reverse,
+                                 .when = each[1]};
+    weft_value *to = c->targets + c->n_targets;
+    const weft_value sequences[] = {rows, runs};
+    weft_scan(c->g, &body, 6, &(weft_scan_inputs){&x, sequences, NULL}, to, &to[1]);
+    weft_grad(c->g, loop_loss(c->g, to, 2, false), WEFT_VALUES(x, rows), &to[2]);
+    c->n_targets += 4;
+    weft_graph_free(b);
+}
+
+/* exp(x) or -x, and the gradient of that. */
+static void add_branch(test_case *c, weft_value x, weft_value condition)
+{
+    weft_graph *yes = weft_graph_new(), *no = weft_graph_new();
+    const weft_value a = weft_input(yes, "a", WEFT_F32, WEFT_SHAPE(5)), y = weft_exp(yes, a);
+    const weft_value b = weft_input(no, "b", WEFT_F32, WEFT_SHAPE(5)), z = weft_neg(no, b);
+    const weft_branch branches[2] = {{yes, 1, &a, &x, &y}, {no, 1, &b, &x, &z}};
+    weft_value *to = c->targets + c->n_targets;
+    weft_cond(c->g, condition, &branches[0], &branches[1], 1, to);
+    weft_grad(c->g, loop_loss(c->g, to, 1, false), &x, 1, &to[1]);
+    c->n_targets += 2;
+    weft_graph_free(yes);
+    weft_graph_free(no);
+}
+
+/* Steps that do not run. */
+static void write_conditions(int64_t min_narrow)
+{
+    test_case c = begin("conditions", WEFT_F32, 6, min_narrow);
+    const weft_value x = weft_input(c.g, "x", WEFT_F32, WEFT_SHAPE(5));
+    const weft_value rows = weft_input(c.g, "rows", WEFT_F32, WEFT_SHAPE(6, 5));
+    const weft_value all = weft_sum(c.g, x, WEFT_ALL_AXES, false),
+                     zero = weft_scalar(c.g, WEFT_F32, 0);
+    add_while(&c, x, 20, 0.01);
+    add_while(&c, x, 3, 0.01);
+    add_while(&c, x, 2, 1e9);
+    add_mask(&c, x, rows, false);
+    add_mask(&c, x, rows, true);
+    add_branch(&c, x, weft_greater(c.g, all, zero));
+    add_branch(&c, x, weft_less_equal(c.g, all, zero));
+    end(&c, 2);
+}
+
 /* An LSTM of n steps. The outputs are its last carry, a loss, and the gradients of the weights: those of the
  * sequence are stacked as well. */
 static void write_length(int64_t n)
@@ -229,5 +333,6 @@ void emit_write_loops(int64_t min_narrow)
     write_hessian(&loop_cells[LOOP_LSTM], min_narrow);
     write_layers(min_narrow);
     write_training(min_narrow);
+    write_conditions(min_narrow);
     write_failure(min_narrow);
 }
