@@ -28,8 +28,12 @@ static const char rules[] =
     "#error \"needs floats and doubles that round as IEEE 754 says: no -ffast-math, no x87\"\n"
     "#endif\n"
     "#ifndef INFINITY\n#define INFINITY __builtin_inff()\n#endif\n"
-    "#ifndef NAN\n#define NAN __builtin_nanf(\"\")\n#endif\n"
-    "#if __SIZEOF_DOUBLE__ != 8\n#error \"needs a double of 64 bits\"\n#endif\n\n";
+    "#ifndef NAN\n#define NAN __builtin_nanf(\"\")\n#endif\n\n";
+
+/* Of files with functions that compute in doubles other than by the operations of plain/wide.h. */
+static const char doubles_rules[] =
+    "#if __SIZEOF_DOUBLE__ != 8\n#error \"needs a double of 64 bits\"\n#endif\n"
+    "#undef WEFT_OWN_DOUBLES\n#define WEFT_OWN_DOUBLES 0\n\n";
 
 /* With vectors: loops are to become vectors at any level of optimisation. Elements of a loop that
  * SIMD_LOOP precedes do not depend on each other. */
@@ -94,6 +98,7 @@ static void write_files(emit_file *f)
         weft__emit_text_print(&begin, o->header ? "#include \"%s\"\n\n" : "#include \"%s.h\"\n\n",
                               o->header ? o->header : o->name);
         weft__emit_text_add(&begin, rules, strlen(rules));
+        if (f->items.doubles) weft__emit_text_add(&begin, doubles_rules, strlen(doubles_rules));
         if (f->options->kernels == WEFT_EMIT_SIMD)
             weft__emit_text_add(&begin, simd_rules, strlen(simd_rules));
         (void)(deliver(f, true, &header) && deliver(f, false, &begin) &&

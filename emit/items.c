@@ -384,9 +384,12 @@ static void write_item(emit_items *all, emit_item *item, weft_dtype dtype, emit_
     bool *written = &item->written[item->generic ? dtype : 0];
     if (*written) return;
     *written = true;
+    all->doubles |= item->generic && dtype == WEFT_F64;
     for (size_t at = 0, length; (length = weft__emit_next_name(item->text, item->n, &at));
          at += length) {
         weft_dtype as;
+        all->doubles |= length == 6 && !memcmp(item->text + at, "double", length) &&
+                        !is_name_of(item, "wide_float", 10);
         emit_item *other = meaning_in(all, item, item->text + at, length, dtype, &as);
         if (other && other != item) write_item(all, other, as == AS_IT_STANDS ? dtype : as, to);
     }

@@ -35,7 +35,8 @@ typedef struct emit_items {
     arena memory;       /* of these names */
     char **texts;       /* copies that the items point into */
     size_t n_texts;
-    bool failed; /* no memory */
+    bool doubles; /* an item that was written computes in doubles, other than as a wide_float */
+    bool failed;  /* no memory */
 } emit_items;
 
 /* Adds the items of a text. The first item of a name stays: false if one of the text has the name, but

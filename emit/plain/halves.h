@@ -285,34 +285,34 @@ static void reduce_logsumexp_halves(const void *x, float *y, const int *cut, int
 /* ---- Rows: `space` has room for those of a loop ---- */
 
 static int cross_entropy_halves(const void *x, const int32_t *target, float *loss, float *lse,
-                                float *lse_low, int rows, int n, double ignored, double smoothing,
-                                int mean, float *space, int halves)
+                                float *lse_low, int rows, int n, uint64_t ignored, uint64_t kept,
+                                uint64_t even, int mean, float *space, int halves)
 {
-    const int counted = targets_counted(target, rows, ignored);
-    double total = 0;
+    const int counted = mean ? targets_counted(target, rows, ignored) : 0;
+    wide_float total = WIDE_ZERO;
     int r, bad = 0;
     (void)halves;
     for (r = 0; r < rows; r++) {
         bf16_widen_row((const uint16_t *)x + r * n, 1, space, n);
-        bad |= cross_entropy_row(space, target[r], lse + r, lse_low + r, n, ignored, smoothing,
+        bad |= cross_entropy_row(space, target[r], lse + r, lse_low + r, n, ignored, kept, even,
                                  &total);
     }
-    *loss = (float)(!mean || !counted ? total : total / (double)counted);
+    *loss = counted ? wide_mean(total, counted) : wide_value(total);
     return bad;
 }
 
 static void cross_entropy_grad_halves(const void *x, const int32_t *target, const float *lse,
                                       const float *lse_low, const float *dloss, void *dx, int rows,
-                                      int n, double ignored, double smoothing, int mean,
+                                      int n, uint64_t ignored, float kept, float even, int mean,
                                       float *space, int halves)
 {
-    const int counted = targets_counted(target, rows, ignored);
-    const float scale = !mean || !counted ? *dloss : *dloss / (float)counted;
+    const int counted = mean ? targets_counted(target, rows, ignored) : 0;
+    const float scale = counted ? *dloss / (float)counted : *dloss;
     int r, i;
     for (r = 0; r < rows; r++) {
         for (i = 0; i < n; i++) space[i] = operand_at(x, halves & 1, r * n + i);
-        cross_entropy_grad_row(space, target[r], lse[r], lse_low[r], scale, space, n, ignored,
-                               smoothing);
+        cross_entropy_grad_row(space, target[r], lse[r], lse_low[r], scale, space, n, ignored, kept,
+                               even);
         for (i = 0; i < n; i++) operand_put(dx, halves >> 5 & 1, r * n + i, space[i]);
     }
 }

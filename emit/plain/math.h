@@ -10,7 +10,8 @@ typedef struct vm_parts {
     int negative;
 } vm_parts;
 
-static VM_UNUSED vm_parts vm_split(double x)
+#if !WEFT_OWN_DOUBLES
+static VM_UNUSED vm_parts vm_split(wide_float x)
 {
     vm_parts p;
     uint64_t bits;
@@ -29,6 +30,7 @@ static VM_UNUSED vm_parts vm_split(double x)
     p.exponent -= shift;
     return p;
 }
+#endif
 
 /* An integer of 128 bits in two halves. */
 typedef struct vm_wide {
@@ -69,15 +71,58 @@ static VM_UNUSED vm_wide vm_wide_shift(vm_wide w, int n)
     return r;
 }
 
-/* w 2^exponent, whose last bit may be sticky, rounded to nearest, ties to even. */
-static VM_UNUSED double vm_round_wide(vm_wide w, int exponent, int negative)
+/* The bits of w without zeros before them. */
+static VM_UNUSED int vm_wide_length(vm_wide w)
 {
+    const uint64_t top = w.high ? w.high : w.low;
     int length = 0;
-    uint64_t top = w.high ? w.high : w.low, bits;
-    double y;
     while (length < 64 && top >> length) length++;
-    length += w.high ? 64 : 0;
-    int lost = length - 53;
+    return length + (w.high ? 64 : 0);
+}
+
+/* a b + c as an integer times 2^*exponent; where bits are lost, its last one is set. a and b are
+ * not 0. */
+static VM_UNUSED vm_wide vm_fused(vm_parts a, vm_parts b, vm_parts c, int *exponent, int *negative)
+{
+    vm_wide product = vm_wide_product(a.mantissa, b.mantissa), other, sum;
+    other.high = 0;
+    other.low = c.mantissa;
+    *negative = a.negative != b.negative;
+    /* Both with one exponent: the larger one as far to the left as it may be. */
+    *exponent = a.exponent + b.exponent;
+    const int shift = c.exponent - *exponent;
+    if (shift > 0) {
+        const int left = shift < 73 ? shift : 73; /* 53 of 126 bits */
+        other = vm_wide_shift(other, -left);
+        product = vm_wide_shift(product, shift - left);
+        *exponent += shift - left;
+    } else {
+        const int left = -shift < 20 ? -shift : 20; /* 106 of 126 bits */
+        product = vm_wide_shift(product, -left);
+        other = vm_wide_shift(other, -shift - left);
+        *exponent -= left;
+    }
+    if (*negative == c.negative) {
+        sum.low = product.low + other.low;
+        sum.high = product.high + other.high + (sum.low < other.low);
+    } else {
+        const int smaller =
+            product.high < other.high || (product.high == other.high && product.low < other.low);
+        const vm_wide more = smaller ? other : product, less = smaller ? product : other;
+        sum.low = more.low - less.low;
+        sum.high = more.high - less.high - (more.low < less.low);
+        if (smaller) *negative = c.negative;
+    }
+    return sum;
+}
+
+#if !WEFT_OWN_DOUBLES
+/* w 2^exponent, whose last bit may be sticky, rounded to nearest, ties to even. */
+static VM_UNUSED wide_float vm_round_wide(vm_wide w, int exponent, int negative)
+{
+    uint64_t bits;
+    wide_float y;
+    int lost = vm_wide_length(w) - 53;
     if (lost < -1074 - exponent) lost = -1074 - exponent;
     const uint64_t rough = vm_wide_shift(w, lost - 2).low;
     const uint64_t mantissa = (rough >> 2) + ((rough & 2) && (rough & 5));
@@ -93,54 +138,27 @@ static VM_UNUSED double vm_round_wide(vm_wide w, int exponent, int negative)
     memcpy(&y, &bits, sizeof y);
     return y;
 }
+#endif
 
+#if !WEFT_OWN_DOUBLES
 #if defined(__FMA__) || defined(__FP_FAST_FMA) || defined(__aarch64__) ||                          \
     (defined(__riscv_flen) && __riscv_flen >= 64)
-static inline double fma_f64(double x, double y, double z)
+static inline wide_float fma_f64(wide_float x, wide_float y, wide_float z)
 {
     return __builtin_fma(x, y, z);
 }
 #else
 /* x y + z with one rounding, in integers. */
-static double fma_f64(double x, double y, double z)
+static wide_float fma_f64(wide_float x, wide_float y, wide_float z)
 {
-    vm_wide product, other, sum;
+    int exponent, negative;
     if (x - x != 0 || y - y != 0 || x == 0 || y == 0) return x * y + z;
     if (z - z != 0) return z + z;
     if (z == 0) return x * y;
-    const vm_parts a = vm_split(x), b = vm_split(y), c = vm_split(z);
-    const int negative = a.negative != b.negative;
-    product = vm_wide_product(a.mantissa, b.mantissa);
-    other.high = 0;
-    other.low = c.mantissa;
-    /* Both with one exponent: the larger one as far to the left as it may be. */
-    int exponent = a.exponent + b.exponent, shift = c.exponent - exponent;
-    if (shift > 0) {
-        const int left = shift < 73 ? shift : 73; /* 53 of 126 bits */
-        other = vm_wide_shift(other, -left);
-        product = vm_wide_shift(product, shift - left);
-        exponent += shift - left;
-    } else {
-        const int left = -shift < 20 ? -shift : 20; /* 106 of 126 bits */
-        product = vm_wide_shift(product, -left);
-        other = vm_wide_shift(other, -shift - left);
-        exponent -= left;
-    }
-    int sign = negative;
-    if (negative == c.negative) {
-        sum.low = product.low + other.low;
-        sum.high = product.high + other.high + (sum.low < other.low);
-    } else {
-        const int smaller =
-            product.high < other.high || (product.high == other.high && product.low < other.low);
-        const vm_wide more = smaller ? other : product, less = smaller ? product : other;
-        sum.low = more.low - less.low;
-        sum.high = more.high - less.high - (more.low < less.low);
-        if (smaller) sign = c.negative;
-        if (!(sum.high | sum.low)) return 0;
-    }
-    return vm_round_wide(sum, exponent, sign);
+    const vm_wide sum = vm_fused(vm_split(x), vm_split(y), vm_split(z), &exponent, &negative);
+    return sum.high | sum.low ? vm_round_wide(sum, exponent, negative) : 0;
 }
+#endif
 #endif
 
 /* The square root, rounded once: by an instruction where there is one that compilers need not follow

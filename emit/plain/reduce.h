@@ -4,7 +4,7 @@
 
 /* The numbers of some elements: of most ops the first only. */
 typedef struct fold_state {
-    double first, second;
+    wide_float first, second;
 } fold_state;
 
 /* How one call is computed. */
@@ -42,7 +42,7 @@ static int before_block(const reduce_cut *c, int index)
 static fold_state fold_blocks(const T *x, const reduce_cut *c, int begin, int end,
                               fold_elements *elements, fold_merge *merge)
 {
-    fold_state sum = {0, 0};
+    fold_state sum = {WIDE_ZERO, WIDE_ZERO};
     int k = begin, i;
     do {
         const int from = before_block(c, k), n = k < end ? before_block(c, k + 1) - from : 0;
@@ -65,7 +65,7 @@ static fold_state fold_blocks(const T *x, const reduce_cut *c, int begin, int en
 static fold_state fold_output(const T *x, const reduce_cut *c, fold_elements *elements,
                               fold_merge *merge)
 {
-    fold_state sum = {0, 0};
+    fold_state sum = {WIDE_ZERO, WIDE_ZERO};
     int piece;
     for (piece = 0; piece < c->pieces; piece++) {
         const int begin = c->blocks / c->pieces * piece + c->blocks % c->pieces * piece / c->pieces;
@@ -87,7 +87,7 @@ static const T *first_of(const T *x, const reduce_cut *c, int o)
 
 static fold_state sum_elements(const T *x, int n, int step, int columns)
 {
-    fold_state s = {0, 0};
+    fold_state s = {WIDE_ZERO, WIDE_ZERO};
     s.first = columns ? column_sum(x, n, step) : row_sum(x, n, step);
     return s;
 }
@@ -96,7 +96,7 @@ static fold_state sum_merge(fold_state a, int before, fold_state b, int count)
 {
     (void)before;
     (void)count;
-    a.first += b.first;
+    wide_add_wide(&a.first, b.first);
     return a;
 }
 
@@ -106,7 +106,7 @@ static void reduce_sum(const T *x, T *y, const int *cut, int correction)
     int o;
     (void)correction;
     for (o = 0; o < c->outputs; o++)
-        y[o] = (T)fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first;
+        y[o] = wide_value(fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first);
 }
 
 static void reduce_mean(const T *x, T *y, const int *cut, int correction)
@@ -115,8 +115,8 @@ static void reduce_mean(const T *x, T *y, const int *cut, int correction)
     int o;
     (void)correction;
     for (o = 0; o < c->outputs; o++)
-        y[o] = (T)(fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first /
-                   (double)c->count);
+        y[o] =
+            wide_mean(fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first, c->count);
 }
 
 /* A row has a product for each of 16 lanes. */
@@ -151,17 +151,19 @@ static void reduce_prod(const T *x, T *y, const int *cut, int correction)
         y[o] = (T)fold_output(first_of(x, c, o), c, prod_elements, prod_merge).first;
 }
 
-static double larger(double a, double b)
+static T larger(T a, T b)
 {
     return a != a || a > b ? a : b;
 }
 
 static fold_state max_elements(const T *x, int n, int step, int columns)
 {
-    fold_state s = {-INFINITY, 0};
+    fold_state s = {WIDE_ZERO, WIDE_ZERO};
+    T top = (T)-INFINITY;
     int i;
     (void)columns;
-    for (i = 0; i < n; i++) s.first = larger(s.first, (double)x[i * step]);
+    for (i = 0; i < n; i++) top = larger(top, x[i * step]);
+    s.first = wide_of(top);
     return s;
 }
 
@@ -169,35 +171,30 @@ static fold_state max_merge(fold_state a, int before, fold_state b, int count)
 {
     (void)before;
     (void)count;
-    a.first = larger(a.first, b.first);
+    a.first = wide_of(larger(wide_value(a.first), wide_value(b.first)));
     return a;
 }
 
-/* 0, never -0. */
+/* 0, never -0, as wide_of. */
 static void reduce_max(const T *x, T *y, const int *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
     int o;
     (void)correction;
     for (o = 0; o < c->outputs; o++)
-        y[o] = (T)(fold_output(first_of(x, c, o), c, max_elements, max_merge).first + 0);
+        y[o] = wide_value(fold_output(first_of(x, c, o), c, max_elements, max_merge).first);
 }
 
+/* The least number is the largest with the other sign. */
 static fold_state min_elements(const T *x, int n, int step, int columns)
 {
-    fold_state s = {INFINITY, 0};
+    fold_state s = {WIDE_ZERO, WIDE_ZERO};
+    T top = (T)-INFINITY;
     int i;
     (void)columns;
-    for (i = 0; i < n; i++) s.first = -larger(-s.first, -(double)x[i * step]);
+    for (i = 0; i < n; i++) top = larger(top, -x[i * step]);
+    s.first = wide_of(top);
     return s;
-}
-
-static fold_state min_merge(fold_state a, int before, fold_state b, int count)
-{
-    (void)before;
-    (void)count;
-    a.first = -larger(-a.first, -b.first);
-    return a;
 }
 
 static void reduce_min(const T *x, T *y, const int *cut, int correction)
@@ -206,5 +203,5 @@ static void reduce_min(const T *x, T *y, const int *cut, int correction)
     int o;
     (void)correction;
     for (o = 0; o < c->outputs; o++)
-        y[o] = (T)(fold_output(first_of(x, c, o), c, min_elements, min_merge).first + 0);
+        y[o] = 0 - wide_value(fold_output(first_of(x, c, o), c, min_elements, max_merge).first);
 }

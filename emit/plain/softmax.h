@@ -1,43 +1,50 @@
 /* softmax along lines of n elements, which are xs, ys, ... apart. The lines lie where dimensions `size` have
  * these strides. `columns`: with the sums of columns, else those of rows. */
 
-/* The largest element; 0 if that is -infinity, so that each e^(-infinity - 0) is 0. */
+#define LOWEST_f32 (-3.40282347e38f)
+#define LOWEST_f64 (-1.7976931348623157e308)
+
+/* The largest element; a finite number if that is -infinity, so that each e^(-infinity - it) is 0. */
 static T line_shift(const T *x, int n, int step)
 {
-    T top = (T)-INFINITY;
+    T top = LOWEST;
     int i;
     for (i = 0; i < n; i++) top = x[i * step] > top ? x[i * step] : top;
-    return top == (T)-INFINITY ? 0 : top;
+    return top;
 }
 
 /* The sum of e^(x - shift) over n elements: ranges in lanes, or blocks of 32. */
-static double exp_sum(const T *x, int n, int step, T shift, int columns)
+static wide_float exp_sum(const T *x, int n, int step, T shift, int columns)
 {
     const int range = columns ? 32 : 512;
-    double total = 0;
+    wide_float total = WIDE_ZERO;
     int from, i;
     for (from = 0; from < n; from += range) {
         T lane[16] = {0};
         for (i = from; i < n && i < from + range; i++)
             lane[columns ? 0 : (i - from) % 16] += vm_exp_down(x[i * step] - shift);
-        total += (double)(columns ? lane[0] : sum_of_lanes(lane));
+        wide_add(&total, columns ? lane[0] : sum_of_lanes(lane));
     }
     return total;
+}
+
+/* The sum of the whole 16s, and that of the rest. */
+static wide_float line_sum(const T *x, int n)
+{
+    wide_float sum = range_sum(x, n / 16 * 16);
+    wide_add_wide(&sum, range_sum(x + n / 16 * 16, n % 16));
+    return sum;
 }
 
 static void softmax_line(const T *x, T *y, int n, int xs, int ys, int columns)
 {
     const T shift = line_shift(x, n, xs);
-    const int whole = columns ? 0 : n / 16 * 16;
-    double sum;
+    wide_float sum;
     T scale;
     int i;
     for (i = 0; i < n; i++) y[i * ys] = vm_exp_down(x[i * xs] - shift);
-    if (columns)
-        sum = column_sum(y, n, ys);
-    else
-        sum = range_sum(y, whole) + range_sum(y + whole, n - whole);
-    scale = (T)sum == 0 ? 0 : (T)(1 / sum); /* a comparison of doubles takes more code */
+    sum = columns ? column_sum(y, n, ys) : line_sum(y, n);
+    scale = wide_inverse(&sum);
     for (i = 0; i < n; i++) y[i * ys] *= scale;
 }
 
@@ -90,7 +97,7 @@ static void log_softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, in
         const T *from = y + offset_of(size, y_stride, rank, l);
         const T *grad = dy + offset_of(size, dy_stride, rank, l);
         T *to = dx + offset_of(size, dx_stride, rank, l);
-        const T sum = (T)(columns ? column_sum(grad, n, dys) : row_sum(grad, n, dys));
+        const T sum = wide_value(columns ? column_sum(grad, n, dys) : row_sum(grad, n, dys));
         for (i = 0; i < n; i++) to[i * dxs] = grad[i * dys] - vm_exp(from[i * ys]) * sum;
     }
 }
@@ -104,16 +111,15 @@ static double finite_or_zero(double top)
 /* The largest element and the sum of e^(x - it). */
 static fold_state logsumexp_elements(const T *x, int n, int step, int columns)
 {
-    fold_state s = {-INFINITY, 0};
-    int i;
-    for (i = 0; i < n; i++) s.first = larger(s.first, (double)x[i * step]);
+    fold_state s = max_elements(x, n, step, columns);
     s.second = exp_sum(x, n, step, (T)finite_or_zero(s.first), columns);
     return s;
 }
 
 static fold_state logsumexp_merge(fold_state a, int before, fold_state b, int count)
 {
-    const double top = larger(a.first, b.first), shift = finite_or_zero(top);
+    const double top = a.first != a.first || a.first > b.first ? a.first : b.first;
+    const double shift = finite_or_zero(top);
     fold_state s;
     (void)before;
     (void)count;

@@ -142,6 +142,8 @@ KERNEL(cross_entropy_grad)
 #include <weft/ops.h>
 #include <weft/source.h>
 
+#include <string.h>
+
 extern const weft_op weft_op_cross_entropy, weft_op_cross_entropy_grad;
 
 static bool infer_rows(weft_infer *infer, weft_shape *rows)
@@ -409,13 +411,16 @@ static void onnx_cross_entropy(weft_export *e)
 
 /* After the tensors: rows, classes, the ignored target, smoothing, whether the loss is a mean; room for a
  * row if some are stored as bf16. */
-static size_t source_rows(weft_source *s, weft_source_arg *args, size_t n)
+static int64_t bits_of(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static size_t source_last(weft_source *s, weft_source_arg *args, size_t n)
 {
     const cross_entropy_attr *a = s->attr;
-    args[n++] = WEFT_ARG_INT(weft_shape_numel(s->in[1].shape));
-    args[n++] = WEFT_ARG_INT(s->in[0].shape.dim[s->in[0].shape.rank - 1]);
-    args[n++] = WEFT_ARG_DOUBLE((double)a->ignore_index);
-    args[n++] = WEFT_ARG_DOUBLE(a->smoothing);
     args[n++] = WEFT_ARG_INT(!a->sum);
     if (s->in[0].dtype == WEFT_BF16 || s->out[0].dtype == WEFT_BF16)
         args[n++] = WEFT_ARG_SPACE(s->in[0].shape.dim[s->in[0].shape.rank - 1]);
@@ -424,16 +429,38 @@ static size_t source_rows(weft_source *s, weft_source_arg *args, size_t n)
 
 static void source_cross_entropy(weft_source *s)
 {
-    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_OUT(0), WEFT_ARG_OUT(1),
-                                WEFT_ARG_OUT(2)};
-    weft_source_try(s, "cross_entropy", args, source_rows(s, args, 5));
+    const cross_entropy_attr *a = s->attr;
+    const int64_t classes = s->in[0].shape.dim[s->in[0].shape.rank - 1];
+    const double kept = 1 - a->smoothing, even = a->smoothing / (double)classes;
+    weft_source_arg args[13] = {WEFT_ARG_IN(0),
+                                WEFT_ARG_IN(1),
+                                WEFT_ARG_OUT(0),
+                                WEFT_ARG_OUT(1),
+                                WEFT_ARG_OUT(2),
+                                WEFT_ARG_INT(weft_shape_numel(s->in[1].shape)),
+                                WEFT_ARG_INT(classes),
+                                WEFT_ARG_KEY(a->ignore_index),
+                                WEFT_ARG_KEY(kept > 0 ? bits_of(-kept) : 0),
+                                WEFT_ARG_KEY(even > 0 ? bits_of(-even) : 0)};
+    weft_source_try(s, "cross_entropy", args, source_last(s, args, 10));
 }
 
 static void source_cross_entropy_grad(weft_source *s)
 {
-    weft_source_arg args[12] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1), WEFT_ARG_IN(2),
-                                WEFT_ARG_IN(3), WEFT_ARG_IN(4), WEFT_ARG_OUT(0)};
-    weft_source_call_of(s, "cross_entropy_grad", args, source_rows(s, args, 6));
+    const cross_entropy_attr *a = s->attr;
+    const int64_t classes = s->in[0].shape.dim[s->in[0].shape.rank - 1];
+    weft_source_arg args[13] = {WEFT_ARG_IN(0),
+                                WEFT_ARG_IN(1),
+                                WEFT_ARG_IN(2),
+                                WEFT_ARG_IN(3),
+                                WEFT_ARG_IN(4),
+                                WEFT_ARG_OUT(0),
+                                WEFT_ARG_INT(weft_shape_numel(s->in[1].shape)),
+                                WEFT_ARG_INT(classes),
+                                WEFT_ARG_KEY(a->ignore_index),
+                                WEFT_ARG_NUMBER(1 - a->smoothing),
+                                WEFT_ARG_NUMBER(a->smoothing / (double)classes)};
+    weft_source_call_of(s, "cross_entropy_grad", args, source_last(s, args, 11));
 }
 
 /* A loss for each row: -(1 - e) log p[target] - e mean log p, 0 where the target is ignored. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The network of examples/emit learns on other processors: each prints what this one prints, the hash of the parameters
 # among it. So do a Transformer and a CNN whose functions have vectors (weft emit --kernels simd). Debian's packages:
-# those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm.
+# those of tests/platforms, and gcc-arm-none-eabi, libnewlib-arm-none-eabi, qemu-system-arm, gcc-avr, avr-libc, simavr.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 sources=(device.c net.c net_step.c)
@@ -153,14 +153,31 @@ case_WebAssembly()
 case_Cortex_M4()
 {
     need arm-none-eabi-gcc qemu-system-arm
-    local list libgcc=("${sources[@]}" cortex_m4.c)
-    # Doubles by libgcc's functions, and by those of doubles.c.
-    for list in "${libgcc[*]}" "${libgcc[*]} doubles.c"; do
+    local list files=("${sources[@]}" cortex_m4.c)
+    # Doubles as integers of the file, by libgcc's functions, and by those of doubles.c.
+    for list in "${files[*]}" "${files[*]} -DWEFT_OWN_DOUBLES=0" "${files[*]} -DWEFT_OWN_DOUBLES=0 doubles.c"; do
         read -ra sources <<<"$list"
         by arm-none-eabi-gcc -mcpu=cortex-m4 -mthumb -mfpu=fpv4-sp-d16 -mfloat-abi=hard -Os -T cortex_m4.ld \
             -nostartfiles --specs=nano.specs --specs=nosys.specs && prints qemu-system-arm -M mps2-an386 -nographic \
             -monitor none -serial none -semihosting-config enable=on,target=native -kernel there
     done
+}
+
+# There int has 16 bits, and double 32. A network 16-8-4, for 8 KB of memory.
+case_AVR()
+{
+    need avr-gcc simavr
+    [ -e /usr/lib/avr/include/avr/io.h ] || skip "avr-libc is not installed"
+    mkdir avr && cp "$root"/examples/emit/* avr && cd avr || return
+    "$build/examples/emit" . 16 8 4 || fail "examples/emit"
+    sources+=(-DINPUTS=16 -DSTEPS=100 -DNO_FILES)
+    by gcc -std=c99 -O2 && ./there >expected.txt || fail "this processor"
+    sources+=(atmega2560.c)
+    by avr-gcc -mmcu=atmega2560 -std=c99 -Os -Wextra -Wconversion || return
+    # simavr writes a dot for the end of a line, and colours.
+    timeout 600 simavr -m atmega2560 -f 16000000 there </dev/null 2>&1 | sed $'s/\e\\[[0-9;]*m//g; s/\\.$//' |
+        grep -v '^Loaded ' >printed.txt
+    equal "what is printed" "$(cat expected.txt)" "$(cat printed.txt)"
 }
 
 run_cases

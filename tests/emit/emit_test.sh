@@ -132,6 +132,19 @@ case_nothing_but_memory_functions_is_needed()
     equal "symbols that are not defined" "" "$needed"
 }
 
+# With doubles as integers, where a file needs them for sums only.
+case_ops_without_doubles()
+{
+    cases_by ops 530 gcc -std=c99 -O1 -DWEFT_OWN_DOUBLES=1 "${warnings[@]}"
+}
+
+case_sums_without_doubles()
+{
+    gcc -std=c99 -O2 -Wall -Wextra -Wno-unused-function -DWEFT_OWN_DOUBLES=1 -I "$root" -I "$root/graph" \
+        "$tests/emit/wide_check.c" -o check -lm || fail "gcc"
+    ./check || fail "other bits than this processor's"
+}
+
 # What a program may link on a processor without doubles.
 case_arithmetic_of_doubles()
 {

@@ -1,0 +1,299 @@
+/* The doubles that sums of floats need. Where the processor has doubles, wide_float is one. Elsewhere it consists of
+ * integers, and its operations have the bits of those of doubles. Sums, products and quotients of floats are far
+ * from the smallest and the largest double, so only their rounding is written here. */
+
+/* Whether wide_float consists of integers: the compiler's functions for doubles take more code, and some
+ * compilers have no double of 64 bits. -DWEFT_OWN_DOUBLES=0 or 1 decides otherwise. */
+#ifndef WEFT_OWN_DOUBLES
+#if __SIZEOF_DOUBLE__ != 8 || (defined(__arm__) && !(defined(__ARM_FP) && __ARM_FP & 8)) ||        \
+    (defined(__riscv) && !(defined(__riscv_flen) && __riscv_flen >= 64))
+#define WEFT_OWN_DOUBLES 1
+#else
+#define WEFT_OWN_DOUBLES 0
+#endif
+#endif
+
+/* `special`, if it is not 0; else mantissa 2^(exponent - 443). A mantissa that is not 0 is 2^60 to 2^61 in
+ * magnitude and has 53 bits, so the last eight are 0. */
+#if WEFT_OWN_DOUBLES
+typedef struct wide_float {
+    int64_t mantissa;
+    int exponent;
+    float special; /* an infinity, or NaN */
+} wide_float;
+#define WIDE_ZERO                                                                                  \
+    {                                                                                              \
+        0, 0, 0                                                                                    \
+    }
+#else
+typedef double wide_float;
+#define WIDE_ZERO 0
+#endif
+
+#if WEFT_OWN_DOUBLES
+/* x, if it is finite, as an integer of 24 bits times 2^(*exponent - 150). *exponent is 255 else. */
+static VM_UNUSED int32_t wide_parts(float x, int *exponent)
+{
+    uint32_t bits;
+    int32_t m;
+    memcpy(&bits, &x, sizeof bits);
+    *exponent = (int)(bits >> 23 & 255);
+    m = (int32_t)(bits & 0x7fffff);
+    if (*exponent) m |= 0x800000;
+    *exponent += !*exponent;
+    return bits >> 31 ? -m : m;
+}
+
+/* Adds m 2^(e - 443), with m up to 2^61 in magnitude, without rounding: the mantissa is then 2^61 to 2^62 in
+ * magnitude, or 0. Where bits are lost, its last bit is set. */
+static VM_UNUSED void wide_sum(int64_t m, int e, wide_float *sum)
+{
+    int64_t top = sum->mantissa;
+    int exponent = sum->exponent;
+    if (exponent < e) {
+        top = m;
+        exponent = e;
+        m = sum->mantissa;
+        e = sum->exponent;
+    }
+    for (; e < exponent; e++) m = m >> 1 | (m & 1);
+    m += top;
+    for (; exponent > 0 && (uint32_t)(m >> 32) + 0x20000000u < 0x40000000u; exponent--) m *= 2;
+    sum->mantissa = m;
+    sum->exponent = exponent;
+}
+
+/* Rounds the result of wide_sum to 53 bits, to nearest, ties to even. */
+static VM_UNUSED void wide_round(wide_float *sum)
+{
+    const int64_t m = sum->mantissa;
+    sum->mantissa = (m + 0xff + (m >> 9 & 1)) >> 1 & ~(int64_t)0xff;
+    sum->exponent++;
+}
+
+static VM_UNUSED uint64_t wide_size(int64_t m)
+{
+    return m < 0 ? -(uint64_t)m : (uint64_t)m;
+}
+
+/* m 2^(e - 443) as the nearest float, ties to even. m may have more than 53 bits. */
+static VM_UNUSED float wide_to_float(int64_t m, int e)
+{
+    uint64_t size = wide_size(m);
+    uint32_t bits;
+    float x;
+    e = e > 256 + 254 ? 255 : e - 256; /* as in the bits of a float */
+    for (; e < 1; e++) size = size >> 1 | (size & 1);
+    size += ((uint64_t)1 << 36) - 1 + (size >> 37 & 1);
+    bits = (uint32_t)(size >> 37) + ((uint32_t)(e - 1) << 23);
+    if (bits > 0x7f800000) bits = 0x7f800000;
+    if (m < 0) bits |= 0x80000000;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+#endif
+
+/* *sum += x. */
+#if WEFT_OWN_DOUBLES
+static void wide_add(wide_float *sum, T x)
+{
+    int e;
+    const int32_t m = wide_parts(x, &e);
+    if (e == 255) {
+        sum->special += x;
+        return;
+    }
+    wide_sum(m * ((int64_t)1 << 37), e + 256, sum);
+    wide_round(sum);
+}
+#else
+static void wide_add(wide_float *sum, T x)
+{
+    *sum += (wide_float)x;
+}
+#endif
+
+/* x; 0 of -0. */
+static wide_float wide_of(T x)
+{
+    wide_float sum = WIDE_ZERO;
+    wide_add(&sum, x);
+    return sum;
+}
+
+/* *sum += x. */
+#if WEFT_OWN_DOUBLES
+static void wide_add_wide(wide_float *sum, wide_float x)
+{
+    sum->special += x.special;
+    wide_sum(x.mantissa, x.exponent, sum);
+    wide_round(sum);
+}
+#else
+static void wide_add_wide(wide_float *sum, wide_float x)
+{
+    *sum += x;
+}
+#endif
+
+/* (T)x */
+#if WEFT_OWN_DOUBLES
+static T wide_value(wide_float x)
+{
+    return x.special != 0 ? x.special : wide_to_float(x.mantissa, x.exponent);
+}
+#else
+static T wide_value(wide_float x)
+{
+    return (T)x;
+}
+#endif
+
+#if WEFT_OWN_DOUBLES
+/* 2^63 x / y, rounded to 53 bits, for mantissas 0 <= x <= y. A quotient is never in the middle between two numbers of
+ * 53 bits. 0 if y is 0. */
+static VM_UNUSED uint64_t wide_digits(uint64_t x, uint64_t y)
+{
+    uint64_t digits = 0;
+    int i = 64;
+    do {
+        digits *= 2;
+        if (x >= y) {
+            x -= y;
+            digits |= 1;
+        }
+        x *= 2;
+    } while (--i);
+    return (digits + 0x200) >> 10 << 10;
+}
+#endif
+
+/* (T)(1 / x) for x from 1 to 2^64, or NaN; 0 for x = 0. */
+#if WEFT_OWN_DOUBLES
+static T wide_inverse(const wide_float *x)
+{
+    const uint64_t digits = wide_digits((uint64_t)1 << 60, (uint64_t)x->mantissa);
+    const uint32_t top = (uint32_t)(digits >> 32) | ((uint32_t)digits != 0);
+    const uint32_t bits = (uint32_t)(479 - x->exponent) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return (float)top * power + x->special;
+}
+#else
+static T wide_inverse(const wide_float *x)
+{
+    return (T)*x == 0 ? 0 : (T)(1 / *x); /* a comparison of doubles takes more code */
+}
+#endif
+
+/* x. */
+#if WEFT_OWN_DOUBLES
+static wide_float wide_int(int64_t x)
+{
+    wide_float y = WIDE_ZERO;
+    wide_sum(x, 443, &y);
+    wide_round(&y);
+    return y;
+}
+#else
+static wide_float wide_int(int64_t x)
+{
+    return (wide_float)x;
+}
+#endif
+
+/* The double of these bits, which is 0 or normal. */
+#if WEFT_OWN_DOUBLES
+static wide_float wide_of_bits(uint64_t bits)
+{
+    wide_float y = WIDE_ZERO;
+    y.exponent = (int)(bits >> 52 & 2047) - 640;
+    if (bits << 1) y.mantissa = (int64_t)((bits << 8 & ~((uint64_t)15 << 60)) | (uint64_t)1 << 60);
+    if (bits >> 63) y.mantissa = -y.mantissa;
+    return y;
+}
+#else
+static wide_float wide_of_bits(uint64_t bits)
+{
+    wide_float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+#endif
+
+/* x / y. */
+#if WEFT_OWN_DOUBLES
+/* 1, 0, -1, or what is special, by which operations with special numbers are decided. */
+static VM_UNUSED float wide_sign(wide_float x)
+{
+    return x.special != 0 ? x.special : (float)((x.mantissa > 0) - (x.mantissa < 0));
+}
+
+static wide_float wide_quotient(wide_float x, wide_float y)
+{
+    uint64_t above = wide_size(x.mantissa);
+    const uint64_t below = wide_size(y.mantissa);
+    wide_float z = WIDE_ZERO;
+    if (x.special != 0 || y.special != 0 || !below) {
+        z.special = wide_sign(x) / wide_sign(y);
+        return z;
+    }
+    z.exponent = x.exponent - y.exponent + 382;
+    if (above > below) {
+        above /= 2;
+        z.exponent++;
+    }
+    z.mantissa = (int64_t)(wide_digits(above, below) >> 2);
+    if ((x.mantissa < 0) != (y.mantissa < 0)) z.mantissa = -z.mantissa;
+    return z;
+}
+#else
+static wide_float wide_quotient(wide_float x, wide_float y)
+{
+    return x / y;
+}
+#endif
+
+/* (T)(x / count). */
+static T wide_mean(wide_float x, int count)
+{
+    return wide_value(wide_quotient(x, wide_int(count)));
+}
+
+#if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)
+static inline float fma_f32(float x, float y, float z)
+{
+    return __builtin_fmaf(x, y, z);
+}
+#elif WEFT_OWN_DOUBLES
+/* x y + z with one rounding. The product has 48 bits. */
+static float fma_f32(float x, float y, float z)
+{
+    wide_float sum = WIDE_ZERO;
+    int i, j, k;
+    const int32_t a = wide_parts(x, &i), b = wide_parts(y, &j), c = wide_parts(z, &k);
+    if (i == 255 || j == 255 || !a || !b) return x * y + z;
+    if (k == 255) return z;
+    sum.mantissa = c * ((int64_t)1 << 37);
+    sum.exponent = k + 256;
+    wide_sum((int64_t)a * b * 4096, i + j + 131, &sum);
+    return wide_to_float(sum.mantissa >> 1 | (sum.mantissa & 1), sum.exponent + 1);
+}
+#else
+/* The product is exact in double. The sum is rounded to odd there: where it is inexact, it is
+ * rounded towards zero, and its last bit is set. So rounding it again, to float, has the result of
+ * one rounding (Boldo & Melquiond 2008, "Emulation of a FMA and correctly rounded sums"). */
+static inline float fma_f32(float x, float y, float z)
+{
+    const wide_float product = (wide_float)x * (wide_float)y, sum = product + (wide_float)z;
+    const wide_float added = sum - product;
+    const wide_float lost = (product - (sum - added)) + ((wide_float)z - added);
+    const uint64_t inexact = (lost > 0) | (lost < 0), smaller = (lost < 0) != (sum < 0);
+    uint64_t bits;
+    wide_float odd;
+    memcpy(&bits, &sum, sizeof bits);
+    bits = (bits - (inexact & smaller)) | inexact;
+    memcpy(&odd, &bits, sizeof odd);
+    return (float)odd;
+}
+#endif

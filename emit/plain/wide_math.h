@@ -1,0 +1,140 @@
+/* The logarithm and the exponential of losses in a wide_float: the formulas of graph/base/vmath.h, whose constants are
+ * computed where they are fractions. */
+
+/* x y + z. */
+#if WEFT_OWN_DOUBLES
+static vm_parts wide_split(wide_float x)
+{
+    vm_parts p;
+    p.negative = x.mantissa < 0;
+    p.mantissa = wide_size(x.mantissa) >> 8;
+    p.exponent = x.exponent - 435;
+    return p;
+}
+
+static wide_float wide_fma(wide_float x, wide_float y, wide_float z)
+{
+    wide_float sum = WIDE_ZERO;
+    vm_wide w;
+    int negative, lost;
+    sum.special = wide_sign(x) * wide_sign(y) + wide_sign(z);
+    if (sum.special - sum.special != 0) return sum;
+    sum.special = 0;
+    if (!x.mantissa || !y.mantissa) return z;
+    w = vm_fused(wide_split(x), wide_split(y), wide_split(z), &sum.exponent, &negative);
+    lost = vm_wide_length(w) - 62;
+    sum.mantissa = (int64_t)vm_wide_shift(w, lost).low;
+    sum.exponent += lost + 443;
+    if (!sum.mantissa) return wide_int(0);
+    if (negative) sum.mantissa = -sum.mantissa;
+    wide_round(&sum);
+    return sum;
+}
+#else
+static wide_float wide_fma(wide_float x, wide_float y, wide_float z)
+{
+    return fma_f64(x, y, z);
+}
+#endif
+
+static wide_float wide_product(wide_float x, wide_float y)
+{
+    return wide_fma(x, y, wide_int(0));
+}
+
+/* 1 / x. */
+static wide_float wide_part(int64_t x)
+{
+    return wide_quotient(wide_int(1), wide_int(x));
+}
+
+/* ln 2 in two pieces, the first of 33 bits. */
+#define WIDE_LN2_HIGH wide_of_bits(UINT64_C(0x3fe62e42fee00000))
+#define WIDE_LN2_LOW  wide_of_bits(UINT64_C(0x3dea39ef35793c76))
+
+/* x, which is positive, as a number from sqrt(1/2) to sqrt 2 times 2^*exponent. */
+#if WEFT_OWN_DOUBLES
+static wide_float wide_fraction(wide_float x, int *exponent)
+{
+    *exponent = x.exponent - 383;
+    x.exponent = 383;
+    if (x.mantissa >= INT64_C(0x16a09e667f3bcd00)) {
+        ++*exponent;
+        --x.exponent;
+    }
+    return x;
+}
+#else
+static wide_float wide_fraction(wide_float x, int *exponent)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    *exponent = (int)((bits - INT64_C(0x3fe6a09e667f3bcd)) >> 52);
+    bits -= *exponent * ((int64_t)1 << 52);
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+#endif
+
+/* The natural logarithm, as vm_log_f64, of 0, of a sum from 1 to 2^64, or of NaN. */
+static wide_float wide_log(wide_float x)
+{
+    wide_float m, n, s, z, p, more;
+    int e, k;
+    const T size = wide_value(x);
+    if (size == 0) return wide_of((T)-INFINITY);
+    if (size - size != 0) return x;
+    m = wide_fraction(x, &e);
+    more = m;
+    wide_add(&m, -1);
+    wide_add(&more, 1);
+    s = wide_quotient(m, more);
+    z = wide_product(s, s);
+    p = wide_part(23);
+    for (k = 21; k > 1; k -= 2) p = wide_fma(p, z, wide_part(k));
+    p = wide_fma(s, wide_product(p, z), s);
+    wide_add_wide(&p, p);
+    n = wide_int(e);
+    return wide_fma(n, WIDE_LN2_HIGH, wide_fma(n, WIDE_LN2_LOW, p));
+}
+
+/* x 2^e. */
+#if WEFT_OWN_DOUBLES
+static wide_float wide_scaled(wide_float x, int e)
+{
+    x.exponent += e;
+    return x;
+}
+#else
+static wide_float wide_scaled(wide_float x, int e)
+{
+    const int half = e / 2;
+    return x * wide_of_bits((uint64_t)(half + 1023) << 52) *
+           wide_of_bits((uint64_t)(e - half + 1023) << 52);
+}
+#endif
+
+/* (T)e^x, as vm_exp_f64. */
+static T wide_exp(T x)
+{
+    wide_float n, r, p;
+    int64_t f = INT64_C(6227020800); /* 13! */
+    int e, k;
+    if (x != x) return x;
+    x = x < -746 ? -746 : x > 710 ? 710 : x;
+    /* The integer nearest to x / ln 2: 1.5 2^52 has no room for fractions. */
+    n = wide_fma(wide_of(x), wide_of_bits(UINT64_C(0x3ff71547652b82fe)),
+                 wide_of_bits(UINT64_C(0x4338000000000000)));
+    wide_add_wide(&n, wide_of_bits(UINT64_C(0xc338000000000000)));
+    e = (int)wide_value(n);
+    n = wide_int(-e);
+    r = wide_fma(n, WIDE_LN2_LOW, wide_fma(n, WIDE_LN2_HIGH, wide_of(x)));
+    p = wide_part(f);
+    for (k = 13; k > 2; k--) {
+        f /= k;
+        p = wide_fma(p, r, wide_part(f));
+    }
+    p = wide_fma(wide_product(p, r), r, r);
+    wide_add(&p, 1);
+    return wide_value(wide_scaled(p, e));
+}
