@@ -87,7 +87,7 @@ static VM_UNUSED float wide_to_float(int64_t m, int e)
     size += ((uint64_t)1 << 36) - 1 + (size >> 37 & 1);
     bits = (uint32_t)(size >> 37) + ((uint32_t)(e - 1) << 23);
     if (bits > 0x7f800000) bits = 0x7f800000;
-    if (m < 0) bits |= 0x80000000;
+    if (m < 0) bits |= 0x80000000u;
     memcpy(&x, &bits, sizeof x);
     return x;
 }

@@ -67,10 +67,10 @@ static wide_float wide_fraction(wide_float x, int *exponent)
 #else
 static wide_float wide_fraction(wide_float x, int *exponent)
 {
-    int64_t bits;
+    uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
-    *exponent = (int)((bits - INT64_C(0x3fe6a09e667f3bcd)) >> 52);
-    bits -= *exponent * ((int64_t)1 << 52);
+    *exponent = (int)((int64_t)(bits - UINT64_C(0x3fe6a09e667f3bcd)) >> 52);
+    bits -= (uint64_t)*exponent << 52;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
@@ -98,6 +98,23 @@ static wide_float wide_log(wide_float x)
     return wide_fma(n, WIDE_LN2_HIGH, wide_fma(n, WIDE_LN2_LOW, p));
 }
 
+#define WIDE_MAGIC wide_of_bits(UINT64_C(0x4338000000000000))
+
+/* The integer x - 1.5 2^52, of up to 16 bits: the last bits of x. */
+#if WEFT_OWN_DOUBLES
+static int wide_integer(wide_float x)
+{
+    return (int)((x.mantissa >> 8) - ((int64_t)3 << 51));
+}
+#else
+static int wide_integer(wide_float x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (int16_t)(uint16_t)bits;
+}
+#endif
+
 /* x 2^e. */
 #if WEFT_OWN_DOUBLES
 static wide_float wide_scaled(wide_float x, int e)
@@ -123,11 +140,9 @@ static T wide_exp(T x)
     if (x != x) return x;
     x = x < -746 ? -746 : x > 710 ? 710 : x;
     /* The integer nearest to x / ln 2: 1.5 2^52 has no room for fractions. */
-    n = wide_fma(wide_of(x), wide_of_bits(UINT64_C(0x3ff71547652b82fe)),
-                 wide_of_bits(UINT64_C(0x4338000000000000)));
-    wide_add_wide(&n, wide_of_bits(UINT64_C(0xc338000000000000)));
-    e = (int)wide_value(n);
-    n = wide_int(-e);
+    n = wide_fma(wide_of(x), wide_of_bits(UINT64_C(0x3ff71547652b82fe)), WIDE_MAGIC);
+    e = wide_integer(n);
+    n = wide_int(-(int64_t)e);
     r = wide_fma(n, WIDE_LN2_LOW, wide_fma(n, WIDE_LN2_HIGH, wide_of(x)));
     p = wide_part(f);
     for (k = 13; k > 2; k--) {
