@@ -92,6 +92,19 @@ case_texts_that_char_gpt_refuses()
     expect 1 "expected a text of at least 100 lines" "$build/examples/char_gpt" short.txt
 }
 
+# Compiled without the library, the controller computes the bits that it computes in it.
+case_a_controller_in_c()
+{
+    "$build/examples/pendulum" . >library.txt || fail "pendulum ."
+    cp "$root/examples/emit/swing_up.c" .
+    gcc -std=c99 -O2 -Wall -Wextra -pedantic -Werror swing_up.c controller.c -o swing_up || fail "gcc"
+    ./swing_up >emitted.txt
+    cmp library.txt emitted.txt || fail "the controller in C computes other torques:"
+    tail -n 1 emitted.txt >last.txt
+    matches "./swing_up | tail -n 1" last.txt
+    expect 1 "nowhere/controller.c: cannot be written" "$build/examples/pendulum" nowhere
+}
+
 # The first run trains, the second resumes and finds nothing left to do.
 case_training_is_resumed()
 {
