@@ -1,7 +1,6 @@
 /* Hamiltonian Monte Carlo (Duane et al. 1987; Neal 2011): samples of the posterior of a logistic regression.
- * At four log doses x of a drug, 0, 1, 3 and 5 of 5 animals died (Racine et al. 1986; Gelman et al.,
- * "Bayesian Data Analysis", section 3.7). A dose kills with probability 1 / (1 + e^-(a + b x)), and a and b have
- * a flat prior.
+ * At four log doses x of a drug, 0, 1, 3 and 5 of 5 animals died (Racine et al. 1986; Gelman et al., "Bayesian
+ * Data Analysis", section 3.7). A dose kills with probability 1 / (1 + e^-(a + b x)); a and b have a flat prior.
  *
  * A run computes all samples: a loop over the draws (weft_scan), whose body has a loop over leapfrog
  * steps, whose body has the gradient of the log density (weft_grad), which weft_vmap computes for CHAINS
@@ -9,7 +8,7 @@
  *
  *     cc sampling.c $(pkg-config --cflags --libs weft) -lm -o sampling
  *
- * Compares moments of the samples with sums over a fine grid. The exit status is 1 if a mean is off by
+ * Compares the draws after the first WARM with sums over a fine grid. The exit status is 1 if a mean is off by
  * more than 0.05 deviations or a variance by more than 10 %. */
 #include <weft/plan.h>
 #include <weft/scan.h>
@@ -39,7 +38,8 @@ static void energy(weft_graph *g, weft_value q, weft_value result[2])
     weft_vmap(g, both, 2, &one, &q, 1, result);
 }
 
-/* Moves all chains: z is q and its momentum [CHAINS, 2], the energy of q and its gradient. */
+/* Moves all chains by LEAPS steps: `from` and `to` are q and the momentum, [CHAINS, 2] each, the energy
+ * of q, [CHAINS], and its gradient. */
 static void leapfrog(weft_graph *g, const weft_value from[4], weft_value to[4])
 {
     weft_graph *b = weft_graph_new();
