@@ -1,6 +1,7 @@
 /* Elementwise ops of ONNX. Integers are computed in f64, which is exact for i32. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+#include "onnx/quantized.h"
 
 #include <math.h>
 
@@ -137,7 +138,6 @@ UNARY(Acosh, map_precise, weft_log(g, weft_add(g, x, root(g, x, 1, -1))))
 UNARY(Atanh, map_precise, area_tangent(g, x))
 UNARY(Erf, map_unary, weft_erf(g, x))
 UNARY(Sigmoid, map_unary, weft_sigmoid(g, x))
-UNARY(Relu, map_unary, weft_relu(g, x))
 UNARY(Softplus, map_unary, weft_softplus(g, x))
 UNARY(Softsign, map_unary, weft_div(g, x, weft_add_scalar(g, weft_abs(g, x), 1)))
 UNARY(LeakyRelu, map_unary, weft_leaky_relu(g, x, weft__attr_float(n, "alpha", 0.01)))
@@ -390,11 +390,23 @@ static bool known_bound(onnx_node *n, size_t i, const char *name, double *number
     return !has_in(n, i) || weft__in_is_number(n, i, number);
 }
 
+static weft_value rectified(onnx_node *n, weft_value x)
+{
+    return weft_relu(n->graph, x);
+}
+
+void weft__map_Relu(onnx_node *n)
+{
+    map_unary(n, rectified);
+    weft__bound_byte_conv(n, 0, (double)INFINITY);
+}
+
 void weft__map_Clip(onnx_node *n)
 {
     double low = -INFINITY, high = INFINITY;
     if (known_bound(n, 1, "min", &low) && known_bound(n, 2, "max", &high) && low <= high) {
         set_like_first(n, weft_clamp(n->graph, weft__widen(n, weft__in_value(n, 0)), low, high));
+        weft__bound_byte_conv(n, low, high);
         return;
     }
     weft_value x = bound(n, weft__widen(n, weft__in_value(n, 0)), 1, "min", weft_maximum);

@@ -67,6 +67,11 @@ typedef struct onnx_value {
     /* Of an output of QuantizeLinear with numbers as scale and zero point: its input in f32. */
     weft_value exact;
     double step, offset;
+    /* Of quantized numbers: a u8, of an i8 with 128 added, whose channels are innermost in memory; or
+     * none. */
+    weft_value bytes;
+    /* Of floats: the convolution of quantized numbers that they are the result of; or NULL. */
+    const struct onnx_byte_conv *conv;
     /* How many positions along `sized_axis` count in a run, an i32 scalar; no value: all. */
     weft_value size;
     int sized_axis;
@@ -109,6 +114,7 @@ typedef struct onnx_import {
     size_t budget; /* bytes that may still be computed to recognise ops */
     int depth;     /* of bodies and of nodes that are computed again */
     int choices;   /* branches around the node that data choose */
+    int convolves; /* whether the model has convolutions: 1 or -1; 0 is not known yet */
     /* [2, outputs], or NULL: the outputs whose sizes data decide, and their axes. */
     size_t *sized;
     size_t n_sized;

@@ -6,9 +6,19 @@
 
 /* ---- Scales ---- */
 
+/* Whether input i, a positive scale, and input i + 1, a zero point or none, are numbers. */
+static bool numbers(onnx_node *n, size_t i, double *step, double *offset)
+{
+    return weft__in_is_number(n, i, step) && *step > 0 &&
+           (!has_in(n, i + 1) || weft__in_is_number(n, i + 1, offset));
+}
+
 weft_value weft__quantized_real(onnx_node *n, size_t i)
 {
     weft_graph *g = n->graph;
+    double step, offset = 0;
+    if (!n->folding && weft_is_value(n->in[i]->bytes) && numbers(n, i + 1, &step, &offset))
+        return weft__bytes_real(g, n->in[i]->bytes, step, offset, n->in[i]->type);
     weft_value x = weft_cast(g, weft__quantized_whole(n, i), WEFT_F32);
     x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, i + 2, 0, 1, 0), WEFT_F32));
     return weft_mul(g, x, weft_cast(g, weft__quantized_along(n, i + 1, 0, 1, 1), WEFT_F32));
@@ -18,6 +28,12 @@ void weft__set_quantized_real(onnx_node *n, weft_value y, size_t scale, size_t l
 {
     weft_graph *g = n->graph;
     const int type = weft__in_type(n, has_in(n, scale + 1) ? scale + 1 : like);
+    double step, offset = 0;
+    if ((type == ONNX_UINT8 || type == ONNX_INT8) && weft__keeps_bytes(n, y) &&
+        numbers(n, scale, &step, &offset)) {
+        weft__set_bytes(n, weft__bytes_of(g, y, step, offset, type), type);
+        return;
+    }
     y = weft_div(g, y, weft_cast(g, weft__quantized_along(n, scale, 0, 1, 1), WEFT_F32));
     const weft_value zero = weft_cast(g, weft__quantized_along(n, scale + 1, 0, 1, 0), WEFT_F32);
     weft__set_quantized(n, weft__quantized_clip(n, y, zero, type), type);

@@ -99,6 +99,7 @@ void weft__map_QuantizeLinear(onnx_node *n)
     const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
     const onnx_minifloat *m = weft__onnx_minifloat(type);
+    if (!n->folding && n->in[0]->conv && weft__set_byte_conv(n, n->in[0]->conv, 1, type)) return;
     const weft_value exact = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
     weft_value x =
         weft_div(g, exact, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));
@@ -109,11 +110,16 @@ void weft__map_QuantizeLinear(onnx_node *n)
         return;
     }
     weft_value zero = weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), WEFT_F32);
-    weft__set_quantized(n, weft__quantized_clip(n, x, zero, type), type);
     double step, offset = 0;
-    if (n->folding || !n->n_out || !has_few_bits(type) || !weft__in_is_number(n, 1, &step) ||
-        (has_in(n, 2) && !weft__in_is_number(n, 2, &offset)))
+    const bool numbers = !n->folding && n->n_out && has_few_bits(type) &&
+                         weft__in_is_number(n, 1, &step) &&
+                         (!has_in(n, 2) || weft__in_is_number(n, 2, &offset));
+    if (numbers && step > 0 && has_bytes(type) && weft__keeps_bytes(n, exact)) {
+        weft__set_bytes(n, weft__bytes_of(g, exact, step, offset, type), type);
         return;
+    }
+    weft__set_quantized(n, weft__quantized_clip(n, x, zero, type), type);
+    if (!numbers) return;
     n->out[0].exact = exact;
     n->out[0].step = step;
     n->out[0].offset = offset;
@@ -156,6 +162,18 @@ static weft_value on_grid(onnx_node *n)
     return weft_fake_quantize(n->graph, q->exact, step, low - offset, high - offset);
 }
 
+/* Numbers that are in bytes, in one op; or no value. */
+static weft_value dequantized_bytes(onnx_node *n)
+{
+    const onnx_value *q = n->in[0];
+    double step, offset = 0;
+    if (n->folding || !weft_is_value(q->bytes) || !weft__in_is_number(n, 1, &step) || !(step > 0) ||
+        (has_in(n, 2) && !weft__in_is_number(n, 2, &offset)) ||
+        weft_dtype_of(n->graph, weft__in_value(n, 1)) != WEFT_F32)
+        return WEFT_NO_VALUE;
+    return weft__bytes_real(n->graph, q->bytes, step, offset, q->type);
+}
+
 /* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
  * f32 is rounded; that of floats of at most 8 bits is exact in f64. */
 void weft__map_DequantizeLinear(onnx_node *n)
@@ -168,10 +186,14 @@ void weft__map_DequantizeLinear(onnx_node *n)
     const bool few_bits = has_few_bits(type) || exact;
     const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
     const weft_value rounded = on_grid(n);
+    const weft_value real = dequantized_bytes(n);
     weft_value x = weft_cast(g, weft__quantized_whole(n, 0), dtype);
     if (!exact) x = weft_sub(g, x, weft_cast(g, weft__quantized_along(n, 2, axis, rank, 0), dtype));
     x = weft_mul(g, x, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), dtype));
-    weft__set_out(n, 0, weft_is_value(rounded) ? rounded : weft_cast(g, x, out));
+    weft__set_out(n, 0,
+                  weft_is_value(real)      ? real
+                  : weft_is_value(rounded) ? rounded
+                                           : weft_cast(g, x, out));
     if (!n->n_out) return;
     n->out[0].quantized = n->in[0];
     n->out[0].scale = n->in[1];

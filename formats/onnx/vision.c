@@ -114,9 +114,15 @@ static weft_value convolve(onnx_node *n)
     return weft_conv(n->graph, x, weight, weft__in_value(n, 2), &o);
 }
 
+/* In bytes, if all inputs were dequantized; QuantizeLinear then reads the sums. */
 void weft__map_Conv(onnx_node *n)
 {
-    weft__set_out(n, 0, convolve(n));
+    window w;
+    if (!read_conv(n, 1, &w)) return;
+    const weft_conv_options o = conv_options(n, &w);
+    const onnx_byte_conv *c = weft__dequantized_conv(n, &o);
+    weft__set_out(n, 0, c ? weft__byte_conv_sums(n, c, WEFT_F32) : convolve(n));
+    if (n->n_out) n->out[0].conv = c;
 }
 
 /* Input 3 is added to the result before the activation. */
@@ -166,11 +172,25 @@ void weft__map_ConvTranspose(onnx_node *n)
     weft__set_out(n, 0, weft_conv_transpose(n->graph, x, weight, weft__in_value(n, 2), &o));
 }
 
+static onnx_value *in_or_null(onnx_node *n, size_t i)
+{
+    return has_in(n, i) ? n->in[i] : NULL;
+}
+
 void weft__map_ConvInteger(onnx_node *n)
 {
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
+    const onnx_byte_conv *c = weft__byte_conv(
+        n,
+        &(byte_conv_inputs){
+            .x = n->in[0], .x_zero = in_or_null(n, 2), .w = n->in[1], .w_zero = in_or_null(n, 3)},
+        &o);
+    if (c) {
+        weft__set_typed(n, 0, weft__byte_conv_sums(n, c, WEFT_I32), ONNX_INT32);
+        return;
+    }
     const weft_value x = weft__quantized_centred(n, 0, 2, -1);
     const weft_value weight = weft__quantized_centred(n, 1, 3, -weft__in_shape(n, 1).rank);
     const weft_value y = weft_conv(n->graph, x, weight, WEFT_NO_VALUE, &o);
@@ -186,6 +206,16 @@ void weft__map_QLinearConv(onnx_node *n)
     if (!read_conv(n, 3, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
     const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 7);
+    const onnx_byte_conv *c = weft__byte_conv(n,
+                                              &(byte_conv_inputs){.x = n->in[0],
+                                                                  .x_scale = n->in[1],
+                                                                  .x_zero = in_or_null(n, 2),
+                                                                  .w = n->in[3],
+                                                                  .w_scale = n->in[4],
+                                                                  .w_zero = in_or_null(n, 5),
+                                                                  .bias = in_or_null(n, 8)},
+                                              &o);
+    if (c && weft__set_byte_conv(n, c, 6, type)) return;
     const weft_value bias =
         has_in(n, 8) ? weft_cast(g, weft__in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
     const weft_value x = weft__quantized_centred(n, 0, 2, -1);

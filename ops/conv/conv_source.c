@@ -1,5 +1,6 @@
 /* Convolutions and pooling as C (emit/plain/conv.h and pool.h): the sizes, and the cuts of sums that
  * shapes choose, become arrays of the file. */
+#include "conv_bytes.h"
 #include "conv_path.h"
 #include "conv_rows.h"
 #include "conv_source.h"
@@ -172,6 +173,39 @@ void weft__conv_source_rows(weft_source *s, const char *function)
                                     WEFT_ARG_INT(a->bounded),
                                     WEFT_ARG_NUMBER(a->bounded ? a->low : 0),
                                     WEFT_ARG_NUMBER(a->bounded ? a->high : 0)};
+    if (fits(s, z.out, z.stride, z.kernel, z.dilation, z.begin, 2))
+        weft_source_call_of(s, function, args, 8);
+}
+
+/* A conv_bytes_shape of emit/plain/bytes.h. */
+void weft__conv_bytes_source(weft_source *s, const char *function)
+{
+    const conv_bytes_attr *a = s->attr;
+    const weft_call call = {
+        .attr = s->attr, .in = s->in, .out = s->out, .n_in = s->n_in, .n_out = s->n_out};
+    const conv_rows_sizes z = conv_rows_sizes_of(&call);
+    int_list l = {.n = 0};
+    add(&l, z.images);
+    add_all(&l, z.in, 2);
+    add_all(&l, z.out, 2);
+    add(&l, z.channels);
+    add(&l, z.columns);
+    add_all(&l, z.kernel, 2);
+    add_all(&l, z.stride, 2);
+    add_all(&l, z.dilation, 2);
+    add_all(&l, z.begin, 2);
+    add(&l, a->dtype == WEFT_U8 ? 1 : a->dtype == WEFT_F32 ? 4 : 0);
+    add(&l, a->x_zero);
+    add(&l, a->y_zero);
+    add(&l, a->rows.bounded || a->dtype == WEFT_U8);
+    const weft_source_arg args[] = {WEFT_ARG_IN(0),
+                                    WEFT_ARG_IN(1),
+                                    WEFT_ARG_IN(2),
+                                    s->n_in > 3 ? WEFT_ARG_IN(3) : WEFT_ARG_NONE,
+                                    WEFT_ARG_OUT(0),
+                                    WEFT_ARG_INTS(l.at, l.n),
+                                    WEFT_ARG_DOUBLE(a->rows.bounded ? a->rows.low : 0),
+                                    WEFT_ARG_DOUBLE(a->rows.bounded ? a->rows.high : 255)};
     if (fits(s, z.out, z.stride, z.kernel, z.dilation, z.begin, 2))
         weft_source_call_of(s, function, args, 8);
 }

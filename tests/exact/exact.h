@@ -54,6 +54,6 @@ typedef struct exact_reference {
 EXACT_TABLES(EXACT_DECLARE, f32)
 EXACT_TABLES(EXACT_DECLARE, f64)
 /* References for all dtypes. */
-extern const exact_reference exact_move[];
+extern const exact_reference exact_move[], exact_bytes[];
 
 #endif

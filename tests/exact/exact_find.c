@@ -4,9 +4,9 @@
 #include <string.h>
 
 #define LIST(name, dtype) exact_##name##_##dtype,
-static const exact_reference *const f32[] = {EXACT_TABLES(LIST, f32) exact_move, NULL};
-static const exact_reference *const f64[] = {EXACT_TABLES(LIST, f64) exact_move, NULL};
-static const exact_reference *const others[] = {exact_move, NULL};
+static const exact_reference *const f32[] = {EXACT_TABLES(LIST, f32) exact_move, exact_bytes, NULL};
+static const exact_reference *const f64[] = {EXACT_TABLES(LIST, f64) exact_move, exact_bytes, NULL};
+static const exact_reference *const others[] = {exact_move, exact_bytes, NULL};
 
 exact_function *exact_find(const char *op, weft_dtype dtype)
 {

@@ -141,6 +141,60 @@ static void draw_conv_rows(exact_case *c)
     if (exact_one_of(c, 2)) exact_dense(c, WEFT_SHAPE(attr.columns));
 }
 
+/* ---- Bytes ---- */
+
+typedef struct conv_bytes_attr {
+    conv_rows_attr rows;
+    weft_dtype dtype;
+    int32_t x_zero, y_zero;
+} conv_bytes_attr;
+
+static void draw_conv_bytes(exact_case *c)
+{
+    static const weft_dtype dtypes[] = {WEFT_U8, WEFT_U8, WEFT_F32, WEFT_I32};
+    const bool depthwise = !strcmp(c->op->name, "conv_bytes_depthwise");
+    const bool large = exact_one_of(c, 20);
+    conv_attr window;
+    conv_shapes s = {.x = {4, {0}}};
+    conv_bytes_attr attr;
+    memset(&window, 0, sizeof window);
+    memset(&attr, 0, sizeof attr);
+    window.stride.rank = window.dilation.rank = window.pad_begin.rank = window.pad_end.rank = 2;
+    for (int d = 0; d < 2; d++) draw_dimension(c, &window, &s, d, large ? 60 : 20);
+    const int64_t channels = exact_between(c, 1, !large && exact_one_of(c, 4) ? 300 : 40);
+    attr.rows.kernel = WEFT_SHAPE(s.w.dim[2], s.w.dim[3]);
+    attr.rows.stride = window.stride;
+    attr.rows.dilation = window.dilation;
+    attr.rows.pad_begin = window.pad_begin;
+    attr.rows.pad_end = window.pad_end;
+    attr.rows.columns = depthwise ? channels : exact_between(c, 1, 70);
+    attr.dtype = dtypes[exact_between(c, 0, 3)];
+    attr.x_zero = (int32_t)exact_between(c, 0, 255);
+    attr.y_zero = (int32_t)exact_between(c, 0, 255);
+    attr.rows.bounded = exact_one_of(c, 2);
+    attr.rows.low = (double)exact_between(c, 0, 100);
+    attr.rows.high = (double)exact_between(c, 100, 255);
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    const weft_shape kernel = attr.rows.kernel;
+    const int64_t steps = kernel.dim[0] * kernel.dim[1] * ((channels + 3) / 4);
+    const weft_shape columns = WEFT_SHAPE(attr.rows.columns);
+    exact_numbers(c, WEFT_U8, WEFT_SHAPE(exact_between(c, 1, 3), s.x.dim[2], s.x.dim[3], channels),
+                  0, 255);
+    exact_numbers(c, WEFT_U8,
+                  depthwise ? WEFT_SHAPE(kernel.dim[0], kernel.dim[1], channels)
+                            : WEFT_SHAPE((attr.rows.columns + 31) / 32, steps, 128),
+                  0, 255);
+    if (exact_one_of(c, 4)) /* where sums wrap around */
+        exact_numbers(c, WEFT_I32, columns, INT32_MAX - 100000, INT32_MAX);
+    else
+        exact_numbers(c, WEFT_I32, columns, -100000, 100000);
+    if (attr.dtype == WEFT_I32) return;
+    const double largest = exact_one_of(c, 2) ? 0.001 : 0.1;
+    weft_tensor *scale = exact_numbers(c, WEFT_F32, columns, 1, 1);
+    for (int64_t i = 0; i < attr.rows.columns; i++)
+        ((float *)scale->data)[i] = (float)exact_number(c, 0, largest);
+}
+
 static void draw_winograd_weights(exact_case *c)
 {
     const int64_t tile = exact_one_of(c, 2) ? 2 : 4;
@@ -177,6 +231,8 @@ const exact_op exact_conv_ops[] = {
     {"max_pool", draw_pool},
     {"conv_rows", draw_conv_rows},
     {"conv_rows_depthwise", draw_conv_rows},
+    {"conv_bytes", draw_conv_bytes},
+    {"conv_bytes_depthwise", draw_conv_bytes},
     {"winograd_weights", draw_winograd_weights},
     {"conv_winograd", draw_winograd},
     {NULL, NULL},

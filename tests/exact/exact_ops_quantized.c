@@ -101,6 +101,27 @@ static void draw_widen_rows(exact_case *c)
     if (good) exact_append(c, rows[0]);
 }
 
+/* ---- Bytes ---- */
+
+typedef struct bytes_attr {
+    double scale;
+    int32_t zero;
+} bytes_attr;
+
+static void draw_bytes(exact_case *c)
+{
+    bytes_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.scale = exact_number(c, 0.001, 0.5);
+    attr.zero = (int32_t)exact_between(c, 0, 255);
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    const weft_shape shape = exact_shape(c, (int)exact_between(c, 0, 4), 6000);
+    if (!strcmp(c->op->name, "quantize_bytes"))
+        exact_input(c, shape);
+    else
+        exact_numbers(c, WEFT_U8, shape, 0, 255);
+}
+
 /* ---- Panels ---- */
 
 static void draw_panels(exact_case *c)
@@ -124,6 +145,8 @@ const exact_op exact_packed_ops[] = {
     {"embedding_quantized", draw_embedding_quantized},
     {"narrow_rows", draw_narrow_rows},
     {"widen_rows", draw_widen_rows},
+    {"quantize_bytes", draw_bytes},
+    {"dequantize_bytes", draw_bytes},
     {"panels", draw_panels},
     {"matmul_panels", draw_matmul_panels},
     {NULL, NULL},

@@ -1,5 +1,5 @@
-/* See reference.h: the tables of all files of references. Ops that move elements have those of
- * their bits. */
+/* See reference.h: the tables of all files of references. Ops that move elements, and those on
+ * bytes, have those of their bits. */
 #include "exact.h"
 #include "reference_data.h"
 
@@ -13,6 +13,8 @@ reference_function *reference_find(const char *op)
         for (const reference *r = tables[t]; r->op; r++)
             if (!strcmp(r->op, op)) return r->compute;
     for (const exact_reference *r = exact_move; r->op; r++)
+        if (!strcmp(r->op, op)) return r->compute;
+    for (const exact_reference *r = exact_bytes; r->op; r++)
         if (!strcmp(r->op, op)) return r->compute;
     return NULL;
 }

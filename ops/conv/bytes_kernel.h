@@ -1,0 +1,241 @@
+/* Products of rows of bytes with panels of weights (conv_bytes.h): sums in i32, which wrap
+ * around, so that all instruction sets compute the same.
+ *
+ * The micro-kernel keeps the sums of up to BYTES_ROWS rows and 32 columns in registers, and writes
+ * their results at the end. AVX512_VNNI multiplies four bytes of each column and adds the products in
+ * one instruction. AVX2 widens bytes to 16 bits, whose products are added in pairs without
+ * saturation. */
+#ifndef WEFT_OPS_CONV_BYTES_KERNEL_H
+#define WEFT_OPS_CONV_BYTES_KERNEL_H
+
+#include "bytes.h"
+
+/* Rows of the micro-kernel. */
+#define BYTES_ROWS 12
+
+#ifdef WEFT_KERNEL_ISA
+
+/* The bytes of a row: `lines` times `taps` runs of `run` bytes, a multiple of four. */
+typedef struct bytes_runs {
+    int64_t run, taps, lines, tap_step, line_step;
+    int64_t row; /* bytes from a row to the next one of the line */
+} bytes_runs;
+
+/* Lines of rows, times panels. */
+typedef struct bytes_block {
+    const uint8_t *x;
+    int64_t lines, width, line_step;
+    bytes_runs runs;
+    const uint8_t *panels;
+    int64_t panel_bytes;
+    int64_t columns;
+    bytes_result result;
+    int64_t column; /* the first one, in the result */
+    char *y;
+    int64_t y_row, y_line; /* bytes */
+} bytes_block;
+
+typedef int32_t bytes_sums[BYTES_ROWS][BYTES_PANEL];
+
+#if defined(__AVX2__)
+typedef int32_t bytes_four __attribute__((aligned(1), may_alias));
+#endif
+
+#if defined(__AVX512F__)
+
+/* `rows` and `halves`, 16 columns each, are constants at every call. */
+SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *given,
+                            const uint8_t *x, const uint8_t *w, bytes_sums sums)
+{
+    const bytes_runs runs = *given;
+    __m512i sum[BYTES_ROWS][2];
+    SIMD_UNROLL(BYTES_ROWS)
+    for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm512_setzero_si512();
+    for (int64_t i = 0; i < runs.lines; i++)
+        for (int64_t j = 0; j < runs.taps; j++) {
+            /* Three pointers and a distance reach all rows. */
+            const uint8_t *from[3];
+            SIMD_UNROLL(3)
+            for (int q = 0; q < 3; q++)
+                from[q] = x + i * runs.line_step + j * runs.tap_step + 4 * q * runs.row;
+            for (int64_t k = 0; k < runs.run; k += BYTES_EACH, w += BYTES_STEP) {
+                __m512i panel[2];
+                SIMD_UNROLL(2)
+                for (int h = 0; h < halves; h++) panel[h] = _mm512_loadu_si512(w + 64 * h);
+                SIMD_UNROLL(BYTES_ROWS)
+                for (int r = 0; r < rows; r++) {
+                    const __m512i four = _mm512_set1_epi32(
+                        *(const bytes_four *)(const void *)(from[r / 4] + r % 4 * runs.row));
+                    SIMD_UNROLL(2)
+                    for (int h = 0; h < halves; h++)
+                        sum[r][h] = bytes_dot(sum[r][h], four, panel[h]);
+                }
+                SIMD_UNROLL(3)
+                for (int q = 0; q < 3; q++) from[q] += BYTES_EACH;
+            }
+        }
+    SIMD_UNROLL(BYTES_ROWS)
+    for (int r = 0; r < rows; r++) {
+        SIMD_UNROLL(2)
+        for (int h = 0; h < halves; h++) _mm512_storeu_si512(&sums[r][16 * h], sum[r][h]);
+    }
+}
+
+typedef void bytes_function(const bytes_runs *runs, const uint8_t *x, const uint8_t *w,
+                            bytes_sums sums);
+#define BYTES_VNNI(rows, halves)                                                                   \
+    static __attribute__((noinline)) void bytes_vnni_##rows##_##halves(                            \
+        const bytes_runs *runs, const uint8_t *x, const uint8_t *w, bytes_sums sums)               \
+    {                                                                                              \
+        bytes_vnni(rows, halves, runs, x, w, sums);                                                \
+    }
+#define BYTES_EACH_ROWS(X, halves)                                                                 \
+    X(1, halves)                                                                                   \
+    X(2, halves)                                                                                   \
+    X(3, halves)                                                                                   \
+    X(4, halves)                                                                                   \
+    X(5, halves)                                                                                   \
+    X(6, halves)                                                                                   \
+    X(7, halves)                                                                                   \
+    X(8, halves)                                                                                   \
+    X(9, halves)                                                                                   \
+    X(10, halves)                                                                                  \
+    X(11, halves)                                                                                  \
+    X(12, halves)
+BYTES_EACH_ROWS(BYTES_VNNI, 1)
+BYTES_EACH_ROWS(BYTES_VNNI, 2)
+
+static void bytes_rows_vnni(const int rows, const int halves, const bytes_runs *runs,
+                            const uint8_t *x, const uint8_t *w, bytes_sums sums)
+{
+#define BYTES_ENTRY(rows, halves) bytes_vnni_##rows##_##halves,
+    static bytes_function *const functions[2][BYTES_ROWS] = {{BYTES_EACH_ROWS(BYTES_ENTRY, 1)},
+                                                             {BYTES_EACH_ROWS(BYTES_ENTRY, 2)}};
+#undef BYTES_ENTRY
+    functions[halves - 1][rows - 1](runs, x, w, sums);
+}
+#undef BYTES_EACH_ROWS
+#undef BYTES_VNNI
+
+#endif
+
+#if defined(__AVX2__)
+
+/* Rows and columns whose sums are in registers: two sums of pairs for each column. */
+#define BYTES_AVX2_ROWS    4
+#define BYTES_AVX2_COLUMNS 8
+
+SIMD_INLINE void bytes_avx2(const int rows, const bytes_runs *given, const uint8_t *x,
+                            const uint8_t *w, int32_t (*sums)[BYTES_PANEL])
+{
+    const bytes_runs runs = *given;
+    __m256i sum[BYTES_AVX2_ROWS][2];
+    SIMD_UNROLL(BYTES_AVX2_ROWS)
+    for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm256_setzero_si256();
+    for (int64_t i = 0; i < runs.lines; i++)
+        for (int64_t j = 0; j < runs.taps; j++) {
+            const uint8_t *from = x + i * runs.line_step + j * runs.tap_step;
+            for (int64_t k = 0; k < runs.run; k += BYTES_EACH, w += BYTES_STEP) {
+                __m256i panel[2];
+                SIMD_UNROLL(2)
+                for (int h = 0; h < 2; h++)
+                    panel[h] = _mm256_cvtepi8_epi16(
+                        _mm_loadu_si128((const __m128i_u *)(const void *)(w + 16 * h)));
+                SIMD_UNROLL(BYTES_AVX2_ROWS)
+                for (int r = 0; r < rows; r++) {
+                    const __m256i four =
+                        _mm256_broadcastq_epi64(_mm_cvtepu8_epi16(_mm_cvtsi32_si128(
+                            *(const bytes_four *)(const void *)(from + r * runs.row + k))));
+                    SIMD_UNROLL(2)
+                    for (int h = 0; h < 2; h++)
+                        sum[r][h] = _mm256_add_epi32(sum[r][h], _mm256_madd_epi16(four, panel[h]));
+                }
+            }
+        }
+    SIMD_UNROLL(BYTES_AVX2_ROWS)
+    for (int r = 0; r < rows; r++)
+        _mm256_storeu_si256(
+            (__m256i_u *)(void *)sums[r],
+            _mm256_permute4x64_epi64(_mm256_hadd_epi32(sum[r][0], sum[r][1]), 0xd8));
+}
+
+static void bytes_rows_avx2(int rows, int columns, const bytes_runs *runs, const uint8_t *x,
+                            const uint8_t *w, bytes_sums sums)
+{
+    for (int c = 0; c < columns; c += BYTES_AVX2_COLUMNS) {
+        const uint8_t *panel = w + c * BYTES_EACH;
+        int r = 0;
+        for (; r + BYTES_AVX2_ROWS <= rows; r += BYTES_AVX2_ROWS)
+            bytes_avx2(BYTES_AVX2_ROWS, runs, x + r * runs->row, panel,
+                       (int32_t(*)[BYTES_PANEL])(sums[r] + c));
+        for (; r < rows; r++)
+            bytes_avx2(1, runs, x + r * runs->row, panel, (int32_t(*)[BYTES_PANEL])(sums[r] + c));
+    }
+}
+
+#else
+
+static void bytes_rows_plain(int rows, int columns, const bytes_runs *runs, const uint8_t *x,
+                             const uint8_t *panel, bytes_sums sums)
+{
+    for (int r = 0; r < rows; r++) {
+        const uint8_t *w = panel;
+        memset(sums[r], 0, sizeof sums[r]);
+        for (int64_t i = 0; i < runs->lines * runs->taps; i++) {
+            const uint8_t *from = x + r * runs->row + i / runs->taps * runs->line_step +
+                                  i % runs->taps * runs->tap_step;
+            for (int64_t k = 0; k < runs->run; k += BYTES_EACH, w += BYTES_STEP)
+                for (int c = 0; c < columns; c++) {
+                    int32_t sum = 0;
+                    for (int b = 0; b < BYTES_EACH; b++)
+                        sum += from[k + b] * (int8_t)w[c * BYTES_EACH + b];
+                    sums[r][c] = bytes_add(sums[r][c], sum);
+                }
+        }
+    }
+}
+
+#endif
+
+/* The sums of `rows` rows and the first `columns` columns of a panel. */
+static inline void bytes_rows(bool vnni, int rows, int columns, const bytes_runs *runs,
+                              const uint8_t *x, const uint8_t *w, bytes_sums sums)
+{
+#if defined(__AVX512F__)
+    if (vnni) {
+        bytes_rows_vnni(rows, columns > 16 ? 2 : 1, runs, x, w, sums);
+        return;
+    }
+#endif
+    (void)vnni;
+#if defined(__AVX2__)
+    bytes_rows_avx2(rows, columns, runs, x, w, sums);
+#else
+    bytes_rows_plain(rows, columns, runs, x, w, sums);
+#endif
+}
+
+/* Panel by panel, so that one stays in the cache for all rows. The rows of a line are split evenly. */
+static void bytes_task(const bytes_block *o)
+{
+    const bool vnni = bytes_has_vnni();
+    const int64_t size = bytes_size(o->result.dtype);
+    const int64_t pieces = ceil_div(o->width, BYTES_ROWS);
+    bytes_sums sums;
+    for (int64_t c = 0; c < o->columns; c += BYTES_PANEL) {
+        const int64_t left = o->columns - c, columns = left < BYTES_PANEL ? left : BYTES_PANEL;
+        const uint8_t *w = o->panels + c / BYTES_PANEL * o->panel_bytes;
+        for (int64_t l = 0; l < o->lines; l++)
+            for (int64_t i = 0; i < pieces; i++) {
+                const int64_t begin = o->width * i / pieces, end = o->width * (i + 1) / pieces;
+                char *y = o->y + l * o->y_line + begin * o->y_row + c * size;
+                bytes_rows(vnni, (int)(end - begin), (int)columns, &o->runs,
+                           o->x + l * o->line_step + begin * o->runs.row, w, sums);
+                for (int64_t r = 0; r < end - begin; r++)
+                    bytes_write(&o->result, sums[r], o->column + c, columns, y + r * o->y_row);
+            }
+    }
+}
+
+#endif
+#endif
