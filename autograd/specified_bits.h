@@ -44,6 +44,7 @@ static const struct {
     {"widen_rows", 0x88201fb960ff6465u},
     {"quantize_bytes", 0x3cd2270e024ff0f9u},
     {"dequantize_bytes", 0xd651c03ef0244fadu},
+    {"add_bytes", 0xa51c7508cfc64751u},
     {"add", 0x33e8a0bcb8c594fdu},
     {"sub", 0x6480d7f4e77e13fcu},
     {"mul", 0x8a8b6251b6204a30u},

@@ -7,7 +7,7 @@
     X(neg) X(abs) X(sign) X(floor) X(ceil) X(round) X(atan) X(exp) X(log) X(expm1) X(log1p) X(sqrt) X(rsqrt) X(square) \
     X(reciprocal) X(sin) X(cos) \
     X(tanh) X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
-    X(clamp) X(fake_quantize) X(cast) X(bitcast) X(narrow_rows) X(widen_rows) X(quantize_bytes) X(dequantize_bytes) \
+    X(clamp) X(fake_quantize) X(cast) X(bitcast) X(narrow_rows) X(widen_rows) X(quantize_bytes) X(dequantize_bytes) X(add_bytes) \
     X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(relu_grad) X(add_n) \
     X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
     X(sum) X(mean) X(prod) X(prod_grad) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(argmin) X(cumsum) X(top_k) X(suppress) \

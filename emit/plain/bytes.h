@@ -18,6 +18,14 @@ static float number_of_byte(uint8_t x, float scale, int zero)
     return scale * (float)(x - zero);
 }
 
+static uint8_t byte_of_sum(uint8_t a, uint8_t b, double a_scale, double b_scale, double scale,
+                           int a_zero, int b_zero, int zero, int low, int high)
+{
+    const float x = (float)a_scale * (float)(a - a_zero), y = (float)b_scale * (float)(b - b_zero);
+    const float sum = x + y;
+    return byte_within(sum / (float)scale, (float)(low - zero), (float)(high - zero), zero);
+}
+
 /* Results are i32 (`kind` 0), bytes (1) or f32. */
 typedef struct conv_bytes_shape {
     int images, in[2], out[2], channels, columns, kernel[2], stride[2], dilation[2], begin[2];

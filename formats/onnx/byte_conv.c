@@ -10,7 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct onnx_byte_conv {
+/* A tensor of bytes: scale (byte - zero). */
+typedef struct byte_term {
+    weft_value bytes;
+    double scale;
+    int zero;
+} byte_term;
+
+struct onnx_byte_op {
     weft_value x;       /* [images, height, width, channels] */
     weft_value weights; /* of conv_bytes or conv_bytes_depthwise */
     weft_value bias;    /* i32 [columns] */
@@ -19,6 +26,8 @@ struct onnx_byte_conv {
     float *scale;         /* [columns] of the sums, or NULL */
     bool bounded;         /* the scaled sums */
     double low, high;
+    bool adds; /* instead of convolving: the sum of two tensors [images, channels, ...] */
+    byte_term term[2];
 };
 
 /* ---- Images ---- */
@@ -56,7 +65,11 @@ bool weft__keeps_bytes(const onnx_node *n, weft_value image)
 
 weft_value weft__bytes_of(weft_graph *g, weft_value x, double scale, double zero, int type)
 {
-    return to_first(g, weft__quantize_bytes(g, to_last(g, x), scale, (int)zero + lift_of(type)));
+    const int lifted = (int)zero + lift_of(type);
+    /* Few channels, as of a picture, are too short for runs of their own. */
+    if (weft_rank_of(g, x) == 4 && weft_dim_of(g, x, 1) <= 4)
+        return weft__quantize_bytes(g, x, scale, lifted);
+    return to_first(g, weft__quantize_bytes(g, to_last(g, x), scale, lifted));
 }
 
 weft_value weft__bytes_real(weft_graph *g, weft_value bytes, double scale, double zero, int type)
@@ -158,7 +171,7 @@ static void transpose(const int8_t *w, int64_t channels, int64_t taps, uint8_t *
 }
 
 /* Sets weights and bias; false if a weight does not fit, or out of memory. */
-static bool set_weights(onnx_node *n, const byte_conv_inputs *in, onnx_byte_conv *c)
+static bool set_weights(onnx_node *n, const byte_conv_inputs *in, onnx_byte_op *c)
 {
     weft_graph *g = n->graph;
     const weft_shape s = in->w->tensor.shape;
@@ -204,12 +217,12 @@ static void set_window(const weft_conv_options *o, weft_shape w, conv_rows_attr 
     a->columns = w.dim[0];
 }
 
-const onnx_byte_conv *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
-                                      const weft_conv_options *options)
+const onnx_byte_op *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
+                                    const weft_conv_options *options)
 {
     if (!can_convolve(n, in, options->groups)) return NULL;
     const weft_shape w = in->w->tensor.shape;
-    onnx_byte_conv *c = weft__arena_alloc(&n->import->memory, sizeof *c);
+    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
     float *scale = weft__arena_alloc(&n->import->memory, (size_t)w.dim[0] * sizeof *scale);
     if (!c || !scale) {
         weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a convolution");
@@ -240,7 +253,7 @@ static bool fits_bias(onnx_node *n, const byte_conv_inputs *in, const onnx_value
     return true;
 }
 
-const onnx_byte_conv *weft__dequantized_conv(onnx_node *n, const weft_conv_options *options)
+const onnx_byte_op *weft__dequantized_conv(onnx_node *n, const weft_conv_options *options)
 {
     const onnx_value *x = n->in[0], *w = n->in[1], *b = has_in(n, 2) ? n->in[2] : NULL;
     if (n->folding || n->import->mode == ONNX_TRAINING || !x->quantized || !w->quantized ||
@@ -261,22 +274,75 @@ const onnx_byte_conv *weft__dequantized_conv(onnx_node *n, const weft_conv_optio
     return weft__byte_conv(n, &in, options);
 }
 
-void weft__bound_byte_conv(onnx_node *n, double low, double high)
+/* ---- Sums ---- */
+
+/* Whether a value is in bytes, and its scale and zero point are numbers. */
+static bool read_term(onnx_node *n, const onnx_value *q, onnx_value *scale, onnx_value *zero,
+                      byte_term *t)
 {
-    if (n->folding || !has_in(n, 0) || !n->in[0]->conv || !n->n_out) return;
-    onnx_byte_conv *c = weft__arena_alloc(&n->import->memory, sizeof *c);
+    if (!q || !weft_is_value(q->bytes) || !scale || !fits(n, scale, 1) || !fits(n, zero, 1) ||
+        scale->tensor.dtype != WEFT_F32)
+        return false;
+    *t = (byte_term){q->bytes, element(scale, 0, 1), (int)element(zero, 0, 0) + lift_of(q->type)};
+    return t->scale > 0 && isfinite(t->scale);
+}
+
+static const onnx_byte_op *sum_of(onnx_node *n, const byte_term *a, const byte_term *b)
+{
+    if (!weft_shape_equal(weft_shape_of(n->graph, a->bytes), weft_shape_of(n->graph, b->bytes)))
+        return NULL;
+    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
+    if (!c) {
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a sum");
+        return NULL;
+    }
+    *c = (onnx_byte_op){.adds = true, .term = {*a, *b}};
+    return c;
+}
+
+const onnx_byte_op *weft__dequantized_sum(onnx_node *n)
+{
+    byte_term t[2];
+    if (n->folding || n->import->mode == ONNX_TRAINING) return NULL;
+    for (size_t i = 0; i < 2; i++)
+        if (!read_term(n, n->in[i]->quantized, n->in[i]->scale, n->in[i]->zero, &t[i])) return NULL;
+    return sum_of(n, &t[0], &t[1]);
+}
+
+const onnx_byte_op *weft__byte_sum(onnx_node *n)
+{
+    byte_term t[2];
+    if (n->folding) return NULL;
+    for (size_t i = 0; i < 2; i++)
+        if (!read_term(n, n->in[3 * i], n->in[3 * i + 1],
+                       has_in(n, 3 * i + 2) ? n->in[3 * i + 2] : NULL, &t[i]))
+            return NULL;
+    return sum_of(n, &t[0], &t[1]);
+}
+
+static weft_value add(onnx_node *n, const onnx_byte_op *c, const bytes_sum *sum)
+{
+    weft_graph *g = n->graph;
+    const weft_value a = to_last(g, c->term[0].bytes), b = to_last(g, c->term[1].bytes);
+    return to_first(g, weft__add_bytes(g, a, b, sum));
+}
+
+void weft__bound_byte_op(onnx_node *n, double low, double high)
+{
+    if (n->folding || !has_in(n, 0) || !n->in[0]->byte_op || !n->n_out) return;
+    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
     if (!c) return;
-    *c = *n->in[0]->conv;
+    *c = *n->in[0]->byte_op;
     c->low = c->bounded ? fmin(fmax(c->low, low), high) : low;
     c->high = c->bounded ? fmin(fmax(c->high, low), high) : high;
     c->bounded = true;
-    n->out[0].conv = c;
+    n->out[0].byte_op = c;
 }
 
 /* ---- Results ---- */
 
 /* The result as `attr` describes it, with sums scaled by scale[]. */
-static weft_value convolve(onnx_node *n, const onnx_byte_conv *c, const conv_bytes_attr *attr,
+static weft_value convolve(onnx_node *n, const onnx_byte_op *c, const conv_bytes_attr *attr,
                            const float *scale)
 {
     weft_graph *g = n->graph;
@@ -285,7 +351,7 @@ static weft_value convolve(onnx_node *n, const onnx_byte_conv *c, const conv_byt
     return to_first(g, weft__conv_bytes(g, in, scale ? 4 : 3, attr, c->depthwise));
 }
 
-weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_conv *c, weft_dtype dtype)
+weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_op *c, weft_dtype dtype)
 {
     conv_bytes_attr attr = c->attr;
     attr.dtype = dtype;
@@ -299,13 +365,25 @@ static double bound_byte(double bound, double scale, double zero)
     return q < 0 ? 0 : q > 255 ? 255 : q;
 }
 
-bool weft__set_byte_conv(onnx_node *n, const onnx_byte_conv *c, size_t scale, int type)
+bool weft__set_byte_op(onnx_node *n, const onnx_byte_op *c, size_t scale, int type)
 {
     conv_bytes_attr attr = c->attr;
     double step = 0, zero = 0;
-    if (!c->scale || !has_bytes(type) || !weft__in_is_number(n, scale, &step) || !(step > 0) ||
-        !isfinite(step) || (has_in(n, scale + 1) && !weft__in_is_number(n, scale + 1, &zero)))
+    if ((!c->scale && !c->adds) || !has_bytes(type) || !weft__in_is_number(n, scale, &step) ||
+        !(step > 0) || !isfinite(step) ||
+        (has_in(n, scale + 1) && !weft__in_is_number(n, scale + 1, &zero)))
         return false;
+    const int y_zero = (int)zero + lift_of(type);
+    const double low = c->bounded ? bound_byte(c->low, step, y_zero) : 0;
+    const double high = c->bounded ? bound_byte(c->high, step, y_zero) : 255;
+    if (c->adds) {
+        const bytes_sum sum = {.scale = {c->term[0].scale, c->term[1].scale, step},
+                               .zero = {c->term[0].zero, c->term[1].zero, y_zero},
+                               .low = (int32_t)low,
+                               .high = (int32_t)high};
+        weft__set_bytes(n, add(n, c, &sum), type);
+        return true;
+    }
     float *units = malloc((size_t)attr.rows.columns * sizeof *units);
     if (!units) {
         weft__node_fail(n, WEFT_NO_MEMORY, "no memory for scales");
@@ -313,10 +391,10 @@ bool weft__set_byte_conv(onnx_node *n, const onnx_byte_conv *c, size_t scale, in
     }
     for (int64_t o = 0; o < attr.rows.columns; o++) units[o] = c->scale[o] / (float)step;
     attr.dtype = WEFT_U8;
-    attr.y_zero = (int32_t)zero + lift_of(type);
+    attr.y_zero = y_zero;
     attr.rows.bounded = c->bounded;
-    attr.rows.low = c->bounded ? bound_byte(c->low, step, attr.y_zero) : 0;
-    attr.rows.high = c->bounded ? bound_byte(c->high, step, attr.y_zero) : 0;
+    attr.rows.low = c->bounded ? low : 0;
+    attr.rows.high = c->bounded ? high : 0;
     weft__set_bytes(n, convolve(n, c, &attr, units), type);
     free(units);
     return true;

@@ -219,10 +219,16 @@ static weft_value arithmetic(onnx_node *n, binary *f, weft_value a, weft_value b
         const weft_value a = weft__in_value(n, 0);                                                 \
         weft__set_typed(n, 0, arithmetic(n, function, a, second(n)), weft__in_type(n, 0));         \
     }
-BINARY(Add, weft_add)
 BINARY(Sub, weft_sub)
 BINARY(Mul, weft_mul)
 BINARY(Div, weft_div)
+
+void weft__map_Add(onnx_node *n)
+{
+    const weft_value a = weft__in_value(n, 0);
+    weft__set_typed(n, 0, arithmetic(n, weft_add, a, second(n)), weft__in_type(n, 0));
+    if (n->n_out && !weft__node_failed(n)) n->out[0].byte_op = weft__dequantized_sum(n);
+}
 
 /* a sigmoid(alpha a) b */
 void weft__map_SwiGLU(onnx_node *n)
@@ -398,7 +404,7 @@ static weft_value rectified(onnx_node *n, weft_value x)
 void weft__map_Relu(onnx_node *n)
 {
     map_unary(n, rectified);
-    weft__bound_byte_conv(n, 0, (double)INFINITY);
+    weft__bound_byte_op(n, 0, (double)INFINITY);
 }
 
 void weft__map_Clip(onnx_node *n)
@@ -406,7 +412,7 @@ void weft__map_Clip(onnx_node *n)
     double low = -INFINITY, high = INFINITY;
     if (known_bound(n, 1, "min", &low) && known_bound(n, 2, "max", &high) && low <= high) {
         set_like_first(n, weft_clamp(n->graph, weft__widen(n, weft__in_value(n, 0)), low, high));
-        weft__bound_byte_conv(n, low, high);
+        weft__bound_byte_op(n, low, high);
         return;
     }
     weft_value x = bound(n, weft__widen(n, weft__in_value(n, 0)), 1, "min", weft_maximum);

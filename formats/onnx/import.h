@@ -70,8 +70,8 @@ typedef struct onnx_value {
     /* Of quantized numbers: a u8, of an i8 with 128 added, whose channels are innermost in memory; or
      * none. */
     weft_value bytes;
-    /* Of floats: the convolution of quantized numbers that they are the result of; or NULL. */
-    const struct onnx_byte_conv *conv;
+    /* Of floats: the op on quantized numbers that they are the result of; or NULL. */
+    const struct onnx_byte_op *byte_op;
     /* How many positions along `sized_axis` count in a run, an i32 scalar; no value: all. */
     weft_value size;
     int sized_axis;

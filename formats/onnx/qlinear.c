@@ -43,6 +43,9 @@ void weft__set_quantized_real(onnx_node *n, weft_value y, size_t scale, size_t l
 
 void weft__microsoft_QLinearAdd(onnx_node *n)
 {
+    const onnx_byte_op *sum = weft__byte_sum(n);
+    const int type = weft__in_type(n, has_in(n, 7) ? 7 : 0);
+    if (sum && weft__set_byte_op(n, sum, 6, type)) return;
     const weft_value a = weft__quantized_real(n, 0), b = weft__quantized_real(n, 3);
     weft__set_quantized_real(n, weft_add(n->graph, a, b), 6, 0);
 }

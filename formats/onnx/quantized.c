@@ -99,7 +99,8 @@ void weft__map_QuantizeLinear(onnx_node *n)
     const int rank = weft__in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? weft__attr_axis(n, "axis", 1, rank) : 0;
     const onnx_minifloat *m = weft__onnx_minifloat(type);
-    if (!n->folding && n->in[0]->conv && weft__set_byte_conv(n, n->in[0]->conv, 1, type)) return;
+    if (!n->folding && n->in[0]->byte_op && weft__set_byte_op(n, n->in[0]->byte_op, 1, type))
+        return;
     const weft_value exact = weft_cast(g, weft__in_value(n, 0), WEFT_F32);
     weft_value x =
         weft_div(g, exact, weft_cast(g, weft__quantized_along(n, 1, axis, rank, 1), WEFT_F32));

@@ -46,8 +46,9 @@ weft_value weft__dequantized_product(onnx_node *n, bool transposed);
 
 /* ---- Images of bytes (byte_conv.c) ---- */
 
-/* A convolution of an image of bytes by weights of the file, before its sums are scaled. */
-typedef struct onnx_byte_conv onnx_byte_conv;
+/* A convolution of an image of bytes by weights of the file, before its sums are scaled; or the sum of two
+ * tensors of bytes. */
+typedef struct onnx_byte_op onnx_byte_op;
 /* The inputs of one: numbers of the inputs of a node, or of those of DequantizeLinear. */
 typedef struct byte_conv_inputs {
     onnx_value *x, *x_scale, *x_zero, *w, *w_scale, *w_zero, *bias; /* NULL: absent */
@@ -55,17 +56,21 @@ typedef struct byte_conv_inputs {
 /* The convolution that a node computes; NULL if there is none: of other dtypes, ranks or groups, of
  * values that are not known, or with weights beyond an i8 after their zero point is subtracted. The
  * scales may be absent, both of them, for sums of i32. */
-const onnx_byte_conv *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
-                                      const weft_conv_options *options);
-/* The same of a Conv whose image, weights and bias come from DequantizeLinear. */
-const onnx_byte_conv *weft__dequantized_conv(onnx_node *n, const weft_conv_options *options);
+const onnx_byte_op *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
+                                    const weft_conv_options *options);
+/* The convolution of a Conv whose image, weights and bias come from DequantizeLinear. */
+const onnx_byte_op *weft__dequantized_conv(onnx_node *n, const weft_conv_options *options);
 /* The sums as i32, or scaled as f32. */
-weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_conv *c, weft_dtype dtype);
-/* Sets output 0 to the sums, quantized by scale and zero point of inputs `scale` and `scale` + 1; false
- * if these are not numbers, or the type is not of bytes. */
-bool weft__set_byte_conv(onnx_node *n, const onnx_byte_conv *c, size_t scale, int type);
-/* After a mapping of an op that bounds input 0: output 0 is that convolution with bounds. */
-void weft__bound_byte_conv(onnx_node *n, double low, double high);
+weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_op *c, weft_dtype dtype);
+/* The sum of two inputs that come from DequantizeLinear, each with one scale and in bytes; or NULL. */
+const onnx_byte_op *weft__dequantized_sum(onnx_node *n);
+/* The sum of inputs 0 and 3, bytes whose scales and zero points follow them; or NULL. */
+const onnx_byte_op *weft__byte_sum(onnx_node *n);
+/* Sets output 0 to the results, quantized by scale and zero point of inputs `scale` and `scale` + 1;
+ * false if these are not numbers, or the type is not of bytes. */
+bool weft__set_byte_op(onnx_node *n, const onnx_byte_op *c, size_t scale, int type);
+/* After a mapping of an op that bounds input 0: output 0 is the same op with bounds. */
+void weft__bound_byte_op(onnx_node *n, double low, double high);
 
 /* Whether images of bytes stay in bytes between their ops: the model has convolutions, and is not to
  * be differentiated. */

@@ -120,9 +120,9 @@ void weft__map_Conv(onnx_node *n)
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const onnx_byte_conv *c = weft__dequantized_conv(n, &o);
+    const onnx_byte_op *c = weft__dequantized_conv(n, &o);
     weft__set_out(n, 0, c ? weft__byte_conv_sums(n, c, WEFT_F32) : convolve(n));
-    if (n->n_out) n->out[0].conv = c;
+    if (n->n_out) n->out[0].byte_op = c;
 }
 
 /* Input 3 is added to the result before the activation. */
@@ -182,7 +182,7 @@ void weft__map_ConvInteger(onnx_node *n)
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const onnx_byte_conv *c = weft__byte_conv(
+    const onnx_byte_op *c = weft__byte_conv(
         n,
         &(byte_conv_inputs){
             .x = n->in[0], .x_zero = in_or_null(n, 2), .w = n->in[1], .w_zero = in_or_null(n, 3)},
@@ -206,16 +206,16 @@ void weft__map_QLinearConv(onnx_node *n)
     if (!read_conv(n, 3, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
     const int rank = weft__in_shape(n, 0).rank, type = weft__in_type(n, 7);
-    const onnx_byte_conv *c = weft__byte_conv(n,
-                                              &(byte_conv_inputs){.x = n->in[0],
-                                                                  .x_scale = n->in[1],
-                                                                  .x_zero = in_or_null(n, 2),
-                                                                  .w = n->in[3],
-                                                                  .w_scale = n->in[4],
-                                                                  .w_zero = in_or_null(n, 5),
-                                                                  .bias = in_or_null(n, 8)},
-                                              &o);
-    if (c && weft__set_byte_conv(n, c, 6, type)) return;
+    const onnx_byte_op *c = weft__byte_conv(n,
+                                            &(byte_conv_inputs){.x = n->in[0],
+                                                                .x_scale = n->in[1],
+                                                                .x_zero = in_or_null(n, 2),
+                                                                .w = n->in[3],
+                                                                .w_scale = n->in[4],
+                                                                .w_zero = in_or_null(n, 5),
+                                                                .bias = in_or_null(n, 8)},
+                                            &o);
+    if (c && weft__set_byte_op(n, c, 6, type)) return;
     const weft_value bias =
         has_in(n, 8) ? weft_cast(g, weft__in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
     const weft_value x = weft__quantized_centred(n, 0, 2, -1);

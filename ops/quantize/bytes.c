@@ -1,5 +1,6 @@
-/* quantize_bytes and dequantize_bytes: floats as bytes of one scale and zero point, and back.
- * O(elements). */
+/* quantize_bytes and dequantize_bytes: floats as bytes of one scale and zero point, and back;
+ * add_bytes: the sum of two such tensors. O(elements). */
+#include "bytes.h"
 #include "kernels/kernel.h"
 
 typedef struct bytes_attr {
@@ -9,6 +10,18 @@ typedef struct bytes_attr {
 } bytes_attr;
 
 #ifdef WEFT_KERNEL_ISA
+
+/* One byte of a sum; reads the attributes. */
+#define ADDED(x, y)                                                                                \
+    added((float)((x)-zero[0]) * by[0] + (float)((y)-zero[1]) * by[1], by[2], low, high, zero[2])
+static inline uint8_t added(float sum, float scale, float low, float high, int32_t zero)
+{
+    const float rounder = 0x1.8p23f;
+    float x = sum / scale;
+    x = x > low ? x : low; /* also for a NaN */
+    x = x < high ? x : high;
+    return (uint8_t)((int32_t)((x + rounder) - rounder) + zero);
+}
 
 KERNEL(quantize_bytes)
 {
@@ -29,6 +42,26 @@ KERNEL(quantize_bytes)
     }
 }
 
+/* In f32, as dequantize_bytes, add and quantize_bytes compute it. */
+KERNEL(add_bytes)
+{
+    const bytes_sum *s = call->attr;
+    const float by[3] = {(float)s->scale[0], (float)s->scale[1], (float)s->scale[2]};
+    const int32_t zero[3] = {s->zero[0], s->zero[1], s->zero[2]};
+    const float low = (float)(s->low - zero[2]), high = (float)(s->high - zero[2]);
+    for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {
+        const uint8_t *a = (const uint8_t *)call->in[0].data + w.offset[1];
+        const uint8_t *b = (const uint8_t *)call->in[1].data + w.offset[2];
+        uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];
+        const int64_t steps[2] = {w.step[1], w.step[2]};
+        if (steps[0] == 1 && steps[1] == 1) {
+            SIMD_FOR (i, w.count) out[i] = ADDED(a[i], b[i]);
+        } else {
+            for (int64_t i = 0; i < w.count; i++) out[i] = ADDED(a[i * steps[0]], b[i * steps[1]]);
+        }
+    }
+}
+
 KERNEL(dequantize_bytes)
 {
     const bytes_attr *a = call->attr;
@@ -44,7 +77,6 @@ KERNEL(dequantize_bytes)
 
 #else
 
-#include "bytes.h"
 #include "samples.h"
 
 #include <weft/source.h>
@@ -103,23 +135,75 @@ static const weft_attr_field bytes_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-/* The kernels, compiled for f32, of an op whose kernel is chosen by f32. */
+static bool infer_add_bytes(weft_infer *infer)
+{
+    char a[128], b[128];
+    const bytes_sum *s = infer->attr;
+    bool good = 0 <= s->low && s->low <= s->high && s->high <= 255;
+    for (int i = 0; i < 3; i++)
+        good = good && s->scale[i] > 0 && s->zero[i] >= 0 && s->zero[i] <= 255;
+    if (!good)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "scales %g, %g and %g, zero points %d, %d and %d, bounds %d and %d: "
+                               "expected scales above 0, and bytes in order",
+                               s->scale[0], s->scale[1], s->scale[2], s->zero[0], s->zero[1],
+                               s->zero[2], s->low, s->high);
+    for (size_t i = 0; i < 3; i++)
+        if (!weft_infer_scalar(infer, "scale", s->scale[i], WEFT_F32)) return false;
+    if (!weft_infer_dtype(infer, 0, WEFT_U8) || !weft_infer_dtype(infer, 1, WEFT_U8)) return false;
+    infer->out[0].dtype = WEFT_U8;
+    return weft_shape_broadcast(infer->in[0].shape, infer->in[1].shape, &infer->out[0].shape) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s and %s do not broadcast",
+                           weft_shape_text(infer->in[0].shape, a, sizeof a),
+                           weft_shape_text(infer->in[1].shape, b, sizeof b));
+}
+
+static void source_add_bytes(weft_source *s)
+{
+    const bytes_sum *a = s->attr;
+    const weft_source_arg args[] = {WEFT_ARG_DOUBLE(a->scale[0]), WEFT_ARG_DOUBLE(a->scale[1]),
+                                    WEFT_ARG_DOUBLE(a->scale[2]), WEFT_ARG_INT(a->zero[0]),
+                                    WEFT_ARG_INT(a->zero[1]),     WEFT_ARG_INT(a->zero[2]),
+                                    WEFT_ARG_INT(a->low),         WEFT_ARG_INT(a->high)};
+    weft_source_each(s, NULL, "byte_of_sum", args, 8);
+}
+
+static const bytes_sum sample_sum = {{0.015625, 0.02, 0.03125}, {100, 128, 30}, 30, 250, 0};
+static const weft_sample samples_add[] = {
+    {&sample_sum, 2, {BYTES({3, {2, 3, 35}}), BYTES({3, {2, 3, 35}})}},
+    {&sample_sum, 2, {BYTES({3, {2, 3, 1}}), BYTES({2, {3, 35}})}},
+    {&sample_sum, 2, {BYTES({1, {0}}), BYTES({1, {0}})}},
+};
+static const weft_attr_field sum_fields[] = {
+    {"a_scale", WEFT_ATTR_DOUBLE, offsetof(bytes_sum, scale[0])},
+    {"b_scale", WEFT_ATTR_DOUBLE, offsetof(bytes_sum, scale[1])},
+    {"scale", WEFT_ATTR_DOUBLE, offsetof(bytes_sum, scale[2])},
+    {"a_zero", WEFT_ATTR_INT, offsetof(bytes_sum, zero[0])},
+    {"b_zero", WEFT_ATTR_INT, offsetof(bytes_sum, zero[1])},
+    {"zero", WEFT_ATTR_INT, offsetof(bytes_sum, zero[2])},
+    {"low", WEFT_ATTR_INT, offsetof(bytes_sum, low)},
+    {"high", WEFT_ATTR_INT, offsetof(bytes_sum, high)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+/* The kernels, compiled for f32, of an op whose kernel is chosen by a dtype. */
 #ifdef WEFT_KERNEL_X86
-#define F32_KERNELS(name)                                                                          \
+#define KERNELS_OF(name, DTYPE)                                                                    \
     {                                                                                              \
-        {KERNEL_ROW_(name, base, WEFT_F32, f32)}, {KERNEL_ROW_(name, v3, WEFT_F32, f32)},          \
-            {KERNEL_ROW_(name, v4, WEFT_F32, f32)},                                                \
+        {KERNEL_ROW_(name, base, DTYPE, f32)}, {KERNEL_ROW_(name, v3, DTYPE, f32)},                \
+            {KERNEL_ROW_(name, v4, DTYPE, f32)},                                                   \
     }
 #else
-#define F32_KERNELS(name)                                                                          \
+#define KERNELS_OF(name, DTYPE)                                                                    \
     {                                                                                              \
-        {KERNEL_ROW_(name, base, WEFT_F32, f32)},                                                  \
+        {KERNEL_ROW_(name, base, DTYPE, f32)},                                                     \
     }
 #endif
 
 DECLARE_KERNEL_(quantize_bytes, f32);
 DECLARE_KERNEL_(dequantize_bytes, f32);
-extern const weft_op weft_op_quantize_bytes, weft_op_dequantize_bytes;
+DECLARE_KERNEL_(add_bytes, f32);
+extern const weft_op weft_op_quantize_bytes, weft_op_dequantize_bytes, weft_op_add_bytes;
 const weft_op weft_op_quantize_bytes = {
     .name = "quantize_bytes",
     .doc = "y = round(x / scale) + zero as a byte, within 0 to 255; ties to even, NaN is 0.",
@@ -129,7 +213,7 @@ const weft_op weft_op_quantize_bytes = {
     .attr_size = sizeof(bytes_attr),
     .attrs = bytes_fields,
     .infer = infer_quantize_bytes,
-    .kernel = F32_KERNELS(quantize_bytes),
+    .kernel = KERNELS_OF(quantize_bytes, WEFT_F32),
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .gradient = WEFT_GRADIENT_ZERO,
@@ -146,7 +230,7 @@ const weft_op weft_op_dequantize_bytes = {
     .attr_size = sizeof(bytes_attr),
     .attrs = bytes_fields,
     .infer = infer_dequantize_bytes,
-    .kernel = F32_KERNELS(dequantize_bytes),
+    .kernel = KERNELS_OF(dequantize_bytes, WEFT_F32),
     .key_output = true,
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
@@ -154,6 +238,28 @@ const weft_op weft_op_dequantize_bytes = {
     .source = source_dequantize_bytes,
     .samples = samples_dequantize,
     .n_samples = sizeof samples_dequantize / sizeof *samples_dequantize,
+};
+
+const weft_op weft_op_add_bytes = {
+    .name = "add_bytes",
+    .doc = "y = round((a_scale (a - a_zero) + b_scale (b - b_zero)) / scale) + zero of bytes, as a "
+           "byte "
+           "within bounds; in f32, ties to even.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(bytes_sum),
+    .attrs = sum_fields,
+    .infer = infer_add_bytes,
+    .kernel = KERNELS_OF(add_bytes, WEFT_U8),
+    .elementwise = true,
+    .broadcasts = true,
+    .takes = WEFT_TAKES_ANY,
+    .inplace = 3,
+    .gradient = WEFT_GRADIENT_ZERO,
+    .source = source_add_bytes,
+    .samples = samples_add,
+    .n_samples = sizeof samples_add / sizeof *samples_add,
 };
 
 weft_value weft__quantize_bytes(weft_graph *graph, weft_value x, double scale, int zero)
@@ -164,6 +270,11 @@ weft_value weft__quantize_bytes(weft_graph *graph, weft_value x, double scale, i
 weft_value weft__dequantize_bytes(weft_graph *graph, weft_value x, double scale, int zero)
 {
     return weft_apply(graph, &weft_op_dequantize_bytes, &(bytes_attr){scale, zero, 0}, &x, 1, NULL);
+}
+
+weft_value weft__add_bytes(weft_graph *graph, weft_value a, weft_value b, const bytes_sum *sum)
+{
+    return weft_apply(graph, &weft_op_add_bytes, sum, (weft_value[]){a, b}, 2, NULL);
 }
 
 #endif

@@ -13,4 +13,16 @@ WEFT_PRIVATE_API weft_value weft__quantize_bytes(weft_graph *graph, weft_value x
 WEFT_PRIVATE_API weft_value weft__dequantize_bytes(weft_graph *graph, weft_value x, double scale,
                                                    int zero);
 
+/* y = round((scale[0] (a - zero[0]) + scale[1] (b - zero[1])) / scale[2]) + zero[2], within
+ * [low, high]. */
+typedef struct bytes_sum {
+    double scale[3]; /* of a, b and y; f32, positive */
+    int32_t zero[3];
+    int32_t low, high; /* within [0, 255] */
+    int32_t none;      /* instead of padding: attributes are compared byte by byte */
+} bytes_sum;
+/* Of two tensors of u8, which broadcast, as u8. */
+WEFT_PRIVATE_API weft_value weft__add_bytes(weft_graph *graph, weft_value a, weft_value b,
+                                            const bytes_sum *sum);
+
 #endif

@@ -6,6 +6,10 @@ typedef struct bytes_attr {
     double scale;
     int32_t zero;
 } bytes_attr;
+typedef struct bytes_sum {
+    double scale[3];
+    int32_t zero[3], low, high;
+} bytes_sum;
 typedef struct conv_bytes_attr {
     weft_shape kernel, stride, dilation, pad_begin, pad_end;
     int64_t columns;
@@ -42,6 +46,21 @@ EXACT(dequantize_bytes)
     for (int64_t i = 0; i < numel(out); i++) {
         const float x = (float)a->scale * (float)(number_at(in, &out->shape, i) - a->zero);
         set(out, i, (double)x);
+    }
+}
+
+EXACT(add_bytes)
+{
+    UNUSED;
+    const bytes_sum *s = attr;
+    for (int64_t i = 0; i < numel(out); i++) {
+        float sum = 0;
+        for (int k = 0; k < 2; k++) {
+            const float number = (float)(number_at(&in[k], &out->shape, i) - s->zero[k]);
+            const float term = (float)s->scale[k] * number;
+            sum = k ? sum + term : term;
+        }
+        ((uint8_t *)out->data)[i] = byte_of(sum / (float)s->scale[2], s->low, s->high, s->zero[2]);
     }
 }
 
@@ -115,6 +134,6 @@ EXACT(conv_bytes_depthwise)
 }
 
 const exact_reference exact_bytes[] = {
-    ROW(quantize_bytes),       ROW(dequantize_bytes), ROW(conv_bytes),
-    ROW(conv_bytes_depthwise), {NULL, NULL},
+    ROW(quantize_bytes), ROW(dequantize_bytes),     ROW(add_bytes),
+    ROW(conv_bytes),     ROW(conv_bytes_depthwise), {NULL, NULL},
 };

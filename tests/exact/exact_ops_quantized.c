@@ -122,6 +122,27 @@ static void draw_bytes(exact_case *c)
         exact_numbers(c, WEFT_U8, shape, 0, 255);
 }
 
+typedef struct bytes_sum {
+    double scale[3];
+    int32_t zero[3], low, high;
+} bytes_sum;
+
+static void draw_add_bytes(exact_case *c)
+{
+    bytes_sum sum;
+    memset(&sum, 0, sizeof sum);
+    for (int i = 0; i < 3; i++) {
+        sum.scale[i] = exact_number(c, 0.01, 0.1);
+        sum.zero[i] = (int32_t)exact_between(c, 0, 255);
+    }
+    sum.low = (int32_t)exact_between(c, 0, 100);
+    sum.high = (int32_t)exact_between(c, 100, 255);
+    memcpy(c->attr.bytes, &sum, sizeof sum);
+    const weft_shape shape = exact_shape(c, (int)exact_between(c, 0, 4), 6000);
+    exact_input(c, shape);
+    exact_input(c, shape);
+}
+
 /* ---- Panels ---- */
 
 static void draw_panels(exact_case *c)
@@ -147,6 +168,7 @@ const exact_op exact_packed_ops[] = {
     {"widen_rows", draw_widen_rows},
     {"quantize_bytes", draw_bytes},
     {"dequantize_bytes", draw_bytes},
+    {"add_bytes", draw_add_bytes},
     {"panels", draw_panels},
     {"matmul_panels", draw_matmul_panels},
     {NULL, NULL},
