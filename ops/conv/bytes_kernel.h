@@ -35,7 +35,21 @@ typedef struct bytes_block {
     int64_t y_row, y_line; /* bytes */
 } bytes_block;
 
+/* Where the results of some rows and of the columns of a panel go. */
+typedef struct bytes_target {
+    const bytes_result *result;
+    int64_t column, columns; /* the first one, in the result, and their number */
+    char *y;
+    int64_t y_row; /* bytes */
+} bytes_target;
+
 typedef int32_t bytes_sums[BYTES_ROWS][BYTES_PANEL];
+
+static inline void bytes_write_rows(const bytes_target *t, int64_t rows, bytes_sums sums)
+{
+    for (int64_t r = 0; r < rows; r++)
+        bytes_write(t->result, sums[r], t->column, t->columns, t->y + r * t->y_row);
+}
 
 #if defined(__AVX2__)
 typedef int32_t bytes_four __attribute__((aligned(1), may_alias));
@@ -43,9 +57,50 @@ typedef int32_t bytes_four __attribute__((aligned(1), may_alias));
 
 #if defined(__AVX512F__)
 
+/* What is multiplied with and added to 16 sums, of which those of the mask count. */
+typedef struct bytes_half {
+    __m512i bias;
+    __m512 scale;
+    __mmask16 mask;
+} bytes_half;
+
+static inline bytes_half bytes_half_of(const bytes_target *t, int h)
+{
+    const int64_t left = t->columns - 16 * h;
+    const __mmask16 mask = left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
+    return (bytes_half){_mm512_maskz_loadu_epi32(mask, t->result->bias + t->column + 16 * h),
+                        _mm512_maskz_loadu_ps(mask, t->result->scale + t->column + 16 * h), mask};
+}
+
+/* As bytes_write, of u8. */
+SIMD_INLINE void bytes_vnni_write(const int rows, const int halves, __m512i (*sum)[2],
+                                  const bytes_target *t)
+{
+    const __m512 low = _mm512_set1_ps(t->result->low), high = _mm512_set1_ps(t->result->high);
+    const __m512i zero = _mm512_set1_epi32(t->result->zero);
+    bytes_half half[2];
+    SIMD_UNROLL(2)
+    for (int h = 0; h < halves; h++) half[h] = bytes_half_of(t, h);
+    SIMD_UNROLL(BYTES_ROWS)
+    for (int r = 0; r < rows; r++) {
+        SIMD_UNROLL(2)
+        for (int h = 0; h < halves; h++) {
+            __m512 x = _mm512_cvtepi32_ps(_mm512_add_epi32(sum[r][h], half[h].bias));
+            x = _mm512_max_ps(_mm512_mul_ps(x, half[h].scale), low); /* of a NaN: low */
+            const __m512i q = _mm512_cvtps_epi32(_mm512_min_ps(x, high));
+            const __m128i byte = _mm512_cvtepi32_epi8(_mm512_add_epi32(q, zero));
+            char *y = t->y + r * t->y_row + 16 * h;
+            if (half[h].mask == 0xffff)
+                _mm_storeu_si128((__m128i_u *)(void *)y, byte);
+            else
+                _mm_mask_storeu_epi8(y, half[h].mask, byte);
+        }
+    }
+}
+
 /* `rows` and `halves`, 16 columns each, are constants at every call. */
 SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *given,
-                            const uint8_t *x, const uint8_t *w, bytes_sums sums)
+                            const uint8_t *x, const uint8_t *w, const bytes_target *t)
 {
     const bytes_runs runs = *given;
     __m512i sum[BYTES_ROWS][2];
@@ -74,20 +129,26 @@ SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *
                 for (int q = 0; q < 3; q++) from[q] += BYTES_EACH;
             }
         }
+    if (t->result->dtype == WEFT_U8) {
+        bytes_vnni_write(rows, halves, sum, t);
+        return;
+    }
+    bytes_sums sums;
     SIMD_UNROLL(BYTES_ROWS)
     for (int r = 0; r < rows; r++) {
         SIMD_UNROLL(2)
-        for (int h = 0; h < halves; h++) _mm512_storeu_si512(&sums[r][16 * h], sum[r][h]);
+        for (int h = 0; h < 2; h++) _mm512_storeu_si512(&sums[r][16 * h], sum[r][h]);
     }
+    bytes_write_rows(t, rows, sums);
 }
 
 typedef void bytes_function(const bytes_runs *runs, const uint8_t *x, const uint8_t *w,
-                            bytes_sums sums);
+                            const bytes_target *t);
 #define BYTES_VNNI(rows, halves)                                                                   \
     static __attribute__((noinline)) void bytes_vnni_##rows##_##halves(                            \
-        const bytes_runs *runs, const uint8_t *x, const uint8_t *w, bytes_sums sums)               \
+        const bytes_runs *runs, const uint8_t *x, const uint8_t *w, const bytes_target *t)         \
     {                                                                                              \
-        bytes_vnni(rows, halves, runs, x, w, sums);                                                \
+        bytes_vnni(rows, halves, runs, x, w, t);                                                   \
     }
 #define BYTES_EACH_ROWS(X, halves)                                                                 \
     X(1, halves)                                                                                   \
@@ -106,13 +167,13 @@ BYTES_EACH_ROWS(BYTES_VNNI, 1)
 BYTES_EACH_ROWS(BYTES_VNNI, 2)
 
 static void bytes_rows_vnni(const int rows, const int halves, const bytes_runs *runs,
-                            const uint8_t *x, const uint8_t *w, bytes_sums sums)
+                            const uint8_t *x, const uint8_t *w, const bytes_target *t)
 {
 #define BYTES_ENTRY(rows, halves) bytes_vnni_##rows##_##halves,
     static bytes_function *const functions[2][BYTES_ROWS] = {{BYTES_EACH_ROWS(BYTES_ENTRY, 1)},
                                                              {BYTES_EACH_ROWS(BYTES_ENTRY, 2)}};
 #undef BYTES_ENTRY
-    functions[halves - 1][rows - 1](runs, x, w, sums);
+    functions[halves - 1][rows - 1](runs, x, w, t);
 }
 #undef BYTES_EACH_ROWS
 #undef BYTES_VNNI
@@ -197,22 +258,24 @@ static void bytes_rows_plain(int rows, int columns, const bytes_runs *runs, cons
 
 #endif
 
-/* The sums of `rows` rows and the first `columns` columns of a panel. */
-static inline void bytes_rows(bool vnni, int rows, int columns, const bytes_runs *runs,
-                              const uint8_t *x, const uint8_t *w, bytes_sums sums)
+/* The results of `rows` rows and a panel. */
+static inline void bytes_rows(bool vnni, int rows, const bytes_runs *runs, const uint8_t *x,
+                              const uint8_t *w, const bytes_target *t)
 {
 #if defined(__AVX512F__)
     if (vnni) {
-        bytes_rows_vnni(rows, columns > 16 ? 2 : 1, runs, x, w, sums);
+        bytes_rows_vnni(rows, t->columns > 16 ? 2 : 1, runs, x, w, t);
         return;
     }
 #endif
     (void)vnni;
+    bytes_sums sums;
 #if defined(__AVX2__)
-    bytes_rows_avx2(rows, columns, runs, x, w, sums);
+    bytes_rows_avx2(rows, (int)t->columns, runs, x, w, sums);
 #else
-    bytes_rows_plain(rows, columns, runs, x, w, sums);
+    bytes_rows_plain(rows, (int)t->columns, runs, x, w, sums);
 #endif
+    bytes_write_rows(t, rows, sums);
 }
 
 /* Panel by panel, so that one stays in the cache for all rows. The rows of a line are split evenly. */
@@ -221,18 +284,19 @@ static void bytes_task(const bytes_block *o)
     const bool vnni = bytes_has_vnni();
     const int64_t size = bytes_size(o->result.dtype);
     const int64_t pieces = ceil_div(o->width, BYTES_ROWS);
-    bytes_sums sums;
     for (int64_t c = 0; c < o->columns; c += BYTES_PANEL) {
-        const int64_t left = o->columns - c, columns = left < BYTES_PANEL ? left : BYTES_PANEL;
+        const int64_t left = o->columns - c;
         const uint8_t *w = o->panels + c / BYTES_PANEL * o->panel_bytes;
+        bytes_target t = {.result = &o->result,
+                          .column = o->column + c,
+                          .columns = left < BYTES_PANEL ? left : BYTES_PANEL,
+                          .y_row = o->y_row};
         for (int64_t l = 0; l < o->lines; l++)
             for (int64_t i = 0; i < pieces; i++) {
                 const int64_t begin = o->width * i / pieces, end = o->width * (i + 1) / pieces;
-                char *y = o->y + l * o->y_line + begin * o->y_row + c * size;
-                bytes_rows(vnni, (int)(end - begin), (int)columns, &o->runs,
-                           o->x + l * o->line_step + begin * o->runs.row, w, sums);
-                for (int64_t r = 0; r < end - begin; r++)
-                    bytes_write(&o->result, sums[r], o->column + c, columns, y + r * o->y_row);
+                t.y = o->y + l * o->y_line + begin * o->y_row + c * size;
+                bytes_rows(vnni, (int)(end - begin), &o->runs,
+                           o->x + l * o->line_step + begin * o->runs.row, w, &t);
             }
     }
 }

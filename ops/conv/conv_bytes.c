@@ -10,8 +10,10 @@
 #include "bytes_copy.h"
 #include "bytes_kernel.h"
 
-/* Pixels of a tile at most, unless a line has more; tiles wanted; products of a tile at least. */
+/* Pixels of a tile at most, unless a line has more, and those of a tile that copies few channels, one
+ * pixel after the other; tiles wanted; products of a tile at least. */
 #define TILE_PIXELS  256
+#define THIN_PIXELS  1024
 #define WANTED_TILES 16
 #define MIN_PRODUCTS (1 << 20)
 
@@ -56,9 +58,9 @@ static inline bytes_product bytes_product_of(const weft_call *call)
         z->in[1] = z->out[1] = z->images * z->out[0] * z->out[1];
         z->images = z->in[0] = z->out[0] = 1;
     }
-    p.width = z->out[1] <= TILE_PIXELS ? z->out[1]
-                                       : ceil_div(z->out[1], ceil_div(z->out[1], TILE_PIXELS));
-    p.lines = TILE_PIXELS / p.width;
+    const int64_t most = p.pixel > z->channels && p.pixel <= 16 ? THIN_PIXELS : TILE_PIXELS;
+    p.width = z->out[1] <= most ? z->out[1] : ceil_div(z->out[1], ceil_div(z->out[1], most));
+    p.lines = most / p.width;
     p.lines = ceil_div(z->out[0], ceil_div(z->out[0], p.lines));
     p.copy_lines = (p.lines - 1) * z->stride[0] + (z->kernel[0] - 1) * z->dilation[0] + 1;
     p.copy_width = (p.width - 1) * z->stride[1] + (z->kernel[1] - 1) * z->dilation[1] + 1;
