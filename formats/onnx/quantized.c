@@ -69,12 +69,6 @@ weft_value weft__quantized_round(onnx_node *n, weft_value x, weft_value zero, in
     return weft_cast(n->graph, weft__quantized_clip(n, x, zero, type), WEFT_I32);
 }
 
-void weft__set_quantized(onnx_node *n, weft_value whole, int type)
-{
-    weft__set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
-    if (n->n_out && !n->folding) n->out[0].whole = whole;
-}
-
 /* That of the zero point, or of an attribute. */
 static int quantized_type(onnx_node *n, size_t zero_point)
 {

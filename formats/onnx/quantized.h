@@ -10,7 +10,11 @@ weft_value weft__quantized_whole(onnx_node *n, size_t i);
 /* Rounds x, adds the zero point and clips to the type; in the dtype of x. */
 weft_value weft__quantized_clip(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Sets output 0 to quantized numbers, given in f32. */
-void weft__set_quantized(onnx_node *n, weft_value whole, int type);
+static inline void weft__set_quantized(onnx_node *n, weft_value whole, int type)
+{
+    weft__set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
+    if (n->n_out && !n->folding) n->out[0].whole = whole;
+}
 
 /* Input i in f32, of which inputs i + 1 and i + 2 are a scale and a zero point (qlinear.c). */
 weft_value weft__quantized_real(onnx_node *n, size_t i);
