@@ -101,11 +101,10 @@ static weft_status emit(const weft_graph *g, const weft_value *v, const char *fo
         files[i] = fopen(path, "w");
         if (!files[i]) return weft_error_set(e, WEFT_IO, path, "cannot be written");
     }
-    const weft_plan_options unrolled = {.passes = &weft_pass_unroll, .n_passes = 1};
     const weft_emit_value out[] = {{v[0], "better"}, {v[1], "torque"}, {v[2], "next"}};
     weft_emit_options options = {"controller", NULL, out, 3, .write = write_piece};
     options.context = files;
-    weft_plan *plan = weft_plan_new(g, v, 3, &unrolled, e);
+    weft_plan *plan = weft_plan_new(g, v, 3, NULL, e);
     if (plan) weft_emit(plan, &options, e);
     for (int i = 0; i < 2; i++)
         if (fclose(files[i])) weft_error_set(e, WEFT_IO, folder, "a file is incomplete");
