@@ -4,15 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_value weft__scan_input(weft_graph *body, const weft_type *type)
-{
-    weft_input_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.dtype = type->dtype;
-    attr.shape = type->shape;
-    return weft_apply(body, &weft_op_input, &attr, NULL, 0, NULL);
-}
-
 static bool fail(weft_graph *g, const char *where, weft_status status, const char *message)
 {
     weft_graph_fail_in(g, where, status, "%s", message);

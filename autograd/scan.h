@@ -9,28 +9,35 @@
 
 /* The reverse rule. (scan_gradient.c) */
 void weft__scan_vjp(weft_vjp *v);
-/* The scan in segments of body->segment steps, of which there is at least one. last[] and stacked[] are
- * not NULL. (scan_segments.c) */
-void weft__scan_segments(weft_graph *graph, const weft_scan_body *body, int64_t n,
-                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked);
+/* Whether the lists are there and their numbers are possible; if not, with an error. (scan_build.c) */
+bool weft__scan_check(weft_graph *graph, const weft_scan_body *body,
+                      const weft_scan_inputs *inputs);
+/* Adds a scan that has been checked. out[0..WEFT_MAX_OUTPUTS-1] become its outputs: the last carries, the
+ * stacks of body->out, and what it stores for a gradient. `ops` are the scans of 1, 2, .. outputs.
+ * (scan_build.c) */
+void weft__scan_build(weft_graph *graph, const weft_op *ops, const weft_scan_body *body, int64_t n,
+                      const weft_scan_inputs *inputs, weft_value *out);
+/* The same in segments of body->segment steps, of which there is at least one. (scan_segments.c) */
+void weft__scan_segments(weft_graph *graph, const weft_op *ops, const weft_scan_body *body,
+                         int64_t n, const weft_scan_inputs *inputs, weft_value *out);
 /* n copies of the body. (scan_expand.c) */
 void weft__scan_expand(weft_expand *e);
 
 /* Marks in stored[], by value of the body and 0 at first, what a gradient reads from stacks if the
  * scan has them: values that differ from step to step and need more than elementwise ops.
  * (scan_stored.c) */
-void scan_mark_stored(const scan_body *body, uint8_t *stored);
+void weft__scan_mark_stored(const scan_body *body, uint8_t *stored);
 /* Appends to body->out, which has room for WEFT_MAX_OUTPUTS, the carries that come in and then,
- * unless `recompute`, what scan_mark_stored marks: all of it, or else what products and the like
+ * unless `recompute`, what weft__scan_mark_stored marks: all of it, or else what products and the like
  * result in, or else nothing; and only what may be stacked for n steps. False if out of memory.
  * (scan_stored.c) */
-bool scan_list_stored(scan_body *body, int64_t n, bool recompute);
+bool weft__scan_list_stored(scan_body *body, int64_t n, bool recompute);
 
 /* Marks in depends[], by value of the graph, what depends on the marked inputs of node `index`: the
  * outputs of a scan one by one. False if out of memory. (scan_depend.c) */
-bool scan_mark_dependent(const weft_graph *graph, size_t index, uint8_t *depends);
+bool weft__scan_mark_dependent(const weft_graph *graph, size_t index, uint8_t *depends);
 
-/* An input of a type in a body, without a name. (conditions.c) */
+/* An input of a type in a body, without a name. (scan_build.c) */
 weft_value weft__scan_input(weft_graph *body, const weft_type *type);
 
 static inline void scan_no_memory(weft_graph *g)

@@ -14,7 +14,7 @@ static bool mark_outputs(const scan_attr *a, const weft_node_info *node, uint8_t
     while (good && again) {
         again = false;
         for (size_t n = 0; good && n < b->graph->n_nodes; n++)
-            good = scan_mark_dependent(b->graph, n, inner);
+            good = weft__scan_mark_dependent(b->graph, n, inner);
         for (uint32_t i = 0; good && i < b->n_carry; i++) {
             again |= inner[b->out[i]] > inner[b->in[i]];
             inner[b->in[i]] |= inner[b->out[i]];
@@ -26,7 +26,7 @@ static bool mark_outputs(const scan_attr *a, const weft_node_info *node, uint8_t
     return good;
 }
 
-bool scan_mark_dependent(const weft_graph *g, size_t index, uint8_t *depends)
+bool weft__scan_mark_dependent(const weft_graph *g, size_t index, uint8_t *depends)
 {
     const weft_node_info node = weft_graph_node(g, index);
     const scan_attr *scan = scan_of(node.op, node.attr);

@@ -124,7 +124,7 @@ static void read_stored(reversal *r)
     r->g = weft_graph_new();
     if (stored && map && r->g) {
         const size_t n_each = r->n_each;
-        scan_mark_stored(b, stored);
+        weft__scan_mark_stored(b, stored);
         for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++) {
             weft_value *copy = &map[r->map[b->out[k]].id];
             if (!stored[b->out[k]] || weft_is_value(*copy)) continue;
@@ -181,7 +181,7 @@ static void list_outputs(reversal *r)
         } else if (i < first_shared) {
             r->out[r->lift.n_out++] = gradient;
         } else {
-            const weft_value left = scan_lift_plan(&r->lift, r->g, gradient);
+            const weft_value left = weft__scan_lift_plan(&r->lift, r->g, gradient);
             r->left[i - first_shared] = left;
             if (!weft_is_value(left)) continue;
             const weft_value sum = new_input(r, b->in[i]);
@@ -209,8 +209,8 @@ static void list_gradients(reversal *r, const weft_value *last, const weft_value
         else if (i < first_shared)
             result = *stacked++;
         else
-            result = scan_lift_sum(&r->lift, gradient,
-                                   weft_is_value(r->left[i - first_shared]) ? *last++ : result);
+            result = weft__scan_lift_sum(
+                &r->lift, gradient, weft_is_value(r->left[i - first_shared]) ? *last++ : result);
         if (v->wanted[i]) v->grad_in[i] = result;
     }
 }
@@ -219,7 +219,8 @@ static void list_gradients(reversal *r, const weft_value *last, const weft_value
 static void add_reverse(reversal *r)
 {
     const scan_body *b = r->scan->body;
-    weft_value last[WEFT_MAX_OUTPUTS] = {{0, 0}}, stacked[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    weft_graph *g = r->v->graph;
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     const weft_scan_inputs inputs = {r->carry, r->sequences, r->v->in + b->n_carry + b->n_each};
     const weft_scan_body body = {.graph = r->g,
                                  .n_carry = r->n_carry,
@@ -234,9 +235,9 @@ static void add_reverse(reversal *r)
                                  .reverse = !r->scan->reverse,
                                  .segment = r->scan->recompute,
                                  .when = r->when};
-    if (body.n_carry + body.n_out > 0)
-        weft_scan(r->v->graph, &body, r->scan->n, &inputs, last, stacked);
-    if (weft_graph_status(r->v->graph) == WEFT_OK) list_gradients(r, last, stacked);
+    if (body.n_carry + body.n_out > 0 && weft__scan_check(g, &body, &inputs))
+        weft__scan_build(g, r->scan->ops, &body, r->scan->n, &inputs, out);
+    if (weft_graph_status(g) == WEFT_OK) list_gradients(r, out, out + body.n_carry);
 }
 
 /* Whether no error has come up, also in the new body. */

@@ -153,7 +153,8 @@ static weft_value sum_term(const scan_lift *l, weft_value v)
     const weft_value first = stack_of(l, input_of(l, &node, 0));
     if (node.op == &weft_op_matmul) {
         const weft_value second = stack_of(l, input_of(l, &node, 1));
-        return weft_matmul(g, join_steps(l, first, false), join_steps(l, second, true));
+        const weft_value a = join_steps(l, first, false), b = join_steps(l, second, true);
+        return weft_matmul(g, a, b);
     }
     const weft_axes *axes = axes_of(&node);
     weft_axes all = {axes->count ? axes->count + 1 : 0, {0}};
@@ -174,7 +175,7 @@ static weft_value term_of(const scan_lift *l, weft_value sum, size_t i)
     return node.op == &weft_op_add_n ? input_of(l, &node, i) : sum;
 }
 
-weft_value scan_lift_plan(scan_lift *l, weft_graph *body, weft_value sum)
+weft_value weft__scan_lift_plan(scan_lift *l, weft_graph *body, weft_value sum)
 {
     const size_t n = count_terms(l, sum);
     size_t n_rest = 0;
@@ -193,7 +194,7 @@ weft_value scan_lift_plan(scan_lift *l, weft_graph *body, weft_value sum)
     return left;
 }
 
-weft_value scan_lift_sum(const scan_lift *l, weft_value sum, weft_value left)
+weft_value weft__scan_lift_sum(const scan_lift *l, weft_value sum, weft_value left)
 {
     const size_t n = count_terms(l, sum);
     size_t n_terms = 0;

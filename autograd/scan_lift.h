@@ -19,8 +19,8 @@ typedef struct scan_lift {
 
 /* Decides which terms of a value of the body, to be summed over all steps, nodes after the loop
  * sum up. Returns the value of the body that the loop still has to add up, or WEFT_NO_VALUE. */
-weft_value scan_lift_plan(scan_lift *l, weft_graph *body, weft_value sum);
+weft_value weft__scan_lift_plan(scan_lift *l, weft_graph *body, weft_value sum);
 /* The sum over all steps, in the graph, from `left`: what the loop added up, or WEFT_NO_VALUE. */
-weft_value scan_lift_sum(const scan_lift *l, weft_value sum, weft_value left);
+weft_value weft__scan_lift_sum(const scan_lift *l, weft_value sum, weft_value left);
 
 #endif

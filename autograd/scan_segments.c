@@ -8,15 +8,16 @@
 
 typedef struct segments {
     weft_graph *graph;
+    const weft_op *ops;
     const weft_scan_body *body; /* of one step */
     int64_t n, length, count;   /* steps; of a segment; segments */
     weft_graph *one;            /* what a segment computes */
     weft_scan_body outer;       /* the body of the scan over segments */
     weft_value *in;             /* [carries, sequences, shared] of `one` */
-    weft_value *out;            /* [carries, stacks] of `one` */
-    weft_value *sequences;      /* [n_each] of the graph, for one of the scans */
-    weft_value *carry;          /* [n_carry] of the graph */
-    weft_value *stacks[2];      /* [n_out] of whole segments, and of the rest */
+    weft_value *out;       /* [WEFT_MAX_OUTPUTS]: carries, stacks and what it stores, of `one` */
+    weft_value *sequences; /* [n_each] of the graph, for one of the scans */
+    weft_value *carry;     /* [n_carry] of the graph */
+    weft_value *stacks[2]; /* [n_out] of whole segments, and of the rest */
 } segments;
 
 static weft_shape with_dim(weft_shape one, int64_t n)
@@ -45,8 +46,8 @@ static void build_segment(segments *s)
     for (size_t i = 0; i < n_each; i++) each[i] = input_like(s, b->each[i], s->length);
     for (size_t i = 0; i < b->n_shared; i++) shared[i] = input_like(s, b->shared[i], 0);
     step.segment = 0;
-    weft_scan(s->one, &step, s->length, &(weft_scan_inputs){s->in, each, shared}, s->out,
-              s->out + n_carry);
+    weft__scan_build(s->one, s->ops, &step, s->length, &(weft_scan_inputs){s->in, each, shared},
+                     s->out);
     s->outer = (weft_scan_body){.graph = s->one,
                                 .n_carry = n_carry,
                                 .carry_in = s->in,
@@ -93,29 +94,43 @@ static void join_stacks(segments *s, weft_value *stacked)
     }
 }
 
-static void run(segments *s, const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
+/* Adds a scan on the carries, which it replaces. */
+static void add_scan(segments *s, const weft_scan_body *b, int64_t n,
+                     const weft_scan_inputs *inputs, weft_value *stacks)
 {
-    weft_graph *g = s->graph;
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    if (weft_graph_status(s->graph) == WEFT_OK && weft__scan_check(s->graph, b, inputs))
+        weft__scan_build(s->graph, s->ops, b, n, inputs, out);
+    if (b->n_carry) memcpy(s->carry, out, b->n_carry * sizeof *out);
+    if (b->n_out) memcpy(stacks, out + b->n_carry, b->n_out * sizeof *out);
+}
+
+static void run(segments *s, const weft_scan_inputs *inputs, weft_value *out)
+{
+    const size_t n_carry = s->body->n_carry;
     weft_scan_body rest = *s->body;
     build_segment(s);
-    memcpy(s->carry, inputs->carry, s->body->n_carry * sizeof *s->carry);
+    if (n_carry) memcpy(s->carry, inputs->carry, n_carry * sizeof *s->carry);
     take_rows(s, inputs->each, false);
     const weft_scan_inputs all = {s->carry, s->sequences, inputs->shared};
-    weft_scan(g, &s->outer, s->count, &all, s->carry, s->stacks[0]);
+    add_scan(s, &s->outer, s->count, &all, s->stacks[0]);
     if (s->n > s->count * s->length) {
         take_rows(s, inputs->each, true);
         rest.segment = 0;
-        weft_scan(g, &rest, s->n - s->count * s->length, &all, s->carry, s->stacks[1]);
+        add_scan(s, &rest, s->n - s->count * s->length, &all, s->stacks[1]);
     }
-    memcpy(last, s->carry, s->body->n_carry * sizeof *last);
-    join_stacks(s, stacked);
+    if (n_carry) memcpy(out, s->carry, n_carry * sizeof *out);
+    join_stacks(s, out + n_carry);
 }
 
-void weft__scan_segments(weft_graph *graph, const weft_scan_body *body, int64_t n,
-                         const weft_scan_inputs *inputs, weft_value *last, weft_value *stacked)
+void weft__scan_segments(weft_graph *graph, const weft_op *ops, const weft_scan_body *body,
+                         int64_t n, const weft_scan_inputs *inputs, weft_value *out)
 {
-    const size_t room = 3 * (body->n_carry + body->n_each + body->n_shared + body->n_out) + 1;
+    /* What a segment computes may have as many outputs as a scan. */
+    const size_t room =
+        3 * (body->n_carry + body->n_each + body->n_shared + body->n_out) + WEFT_MAX_OUTPUTS;
     segments s = {.graph = graph,
+                  .ops = ops,
                   .body = body,
                   .n = n,
                   .length = body->segment,
@@ -126,11 +141,11 @@ void weft__scan_segments(weft_graph *graph, const weft_scan_body *body, int64_t 
         scan_no_memory(graph);
     } else {
         s.out = s.in + body->n_carry + body->n_each + body->n_shared;
-        s.sequences = s.out + body->n_carry + body->n_out;
+        s.sequences = s.out + WEFT_MAX_OUTPUTS;
         s.carry = s.sequences + body->n_each;
         s.stacks[0] = s.carry + body->n_carry;
         s.stacks[1] = s.stacks[0] + body->n_out;
-        run(&s, inputs, last, stacked);
+        run(&s, inputs, out);
     }
     weft_graph_free(s.one);
     free(s.in);

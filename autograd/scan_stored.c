@@ -10,7 +10,7 @@ static bool is_cheap(const weft_op *op)
     return op->elementwise || op->alias;
 }
 
-void scan_mark_stored(const scan_body *b, uint8_t *stored)
+void weft__scan_mark_stored(const scan_body *b, uint8_t *stored)
 {
     const weft_graph *g = b->graph;
     enum { VARIES = 1, COSTLY = 2, VIEW = 4 };
@@ -69,7 +69,7 @@ static bool can_stack(const weft_type *type, int64_t n)
     return weft_shape_numel(all) >= 0;
 }
 
-bool scan_list_stored(scan_body *b, int64_t n, bool recompute)
+bool weft__scan_list_stored(scan_body *b, int64_t n, bool recompute)
 {
     bool fits = 2 * b->n_carry + b->n_out <= WEFT_MAX_OUTPUTS;
     for (uint32_t i = 0; i < b->n_carry; i++)
@@ -79,7 +79,7 @@ bool scan_list_stored(scan_body *b, int64_t n, bool recompute)
     if (recompute) return true;
     uint8_t *stored = calloc(b->graph->n_values + 1, 1);
     if (!stored) return false;
-    scan_mark_stored(b, stored);
+    weft__scan_mark_stored(b, stored);
     for (size_t i = 0; i < b->graph->n_values; i++)
         stored[i] = stored[i] && can_stack(&b->graph->values[i].type, n);
     const bool good = mark_needed(b, stored);

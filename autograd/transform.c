@@ -103,7 +103,7 @@ static bool mark_dependent(const linear_map *map, uint8_t *dependent)
     for (size_t k = 0; k < map->n_outputs; k++) dependent[map->start[k].id] = 1;
     const size_t first = map->n_outputs ? weft_producer_of(g, map->start[0]) : SIZE_MAX;
     for (size_t k = first; good && k < weft_graph_node_count(g); k++)
-        good = scan_mark_dependent(g, k, dependent);
+        good = weft__scan_mark_dependent(g, k, dependent);
     return good;
 }
 

@@ -79,16 +79,15 @@ static void sample(weft_graph *g, weft_value q, weft_value rows[2])
     each[1] = weft_input(b, "uniform", WEFT_F64, numbers);
     const weft_value from[] = {in[0], each[0], in[1], in[2]};
     leapfrog(b, from, to);
-    const weft_value gain = weft_sub(b, total(b, from), total(b, to));
+    const weft_value before = total(b, from), gain = weft_sub(b, before, total(b, to));
     const weft_value accept = weft_less(b, weft_log(b, each[1]), gain);
     const weft_value whole = weft_expand_dims(b, accept, 1);
     out[0] = weft_where(b, whole, to[0], in[0]);
     out[1] = weft_where(b, accept, to[2], in[1]);
     out[2] = weft_where(b, whole, to[3], in[2]);
     const weft_value rest[] = {out[0], weft_cast(b, accept, WEFT_F64)};
-    const weft_value random[] = {
-        weft_random_normal(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS, 2), 0, 1),
-        weft_random_uniform(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS), 0, 1)};
+    weft_value random[2] = {weft_random_normal(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS, 2), 0, 1)};
+    random[1] = weft_random_uniform(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS), 0, 1);
     const weft_scan_body body = {b, 3, in, out, 2, each, .n_out = 2, .out = rest};
     weft_scan(g, &body, DRAWS, &(weft_scan_inputs){start, random, NULL}, NULL, rows);
     weft_graph_free(b);

@@ -7,73 +7,6 @@
 
 #include <string.h>
 
-const WeftOnnx__GraphProto *weft__body_of(onnx_node *n, const char *name)
-{
-    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
-    if (!a || !a->g) weft__node_fail(n, WEFT_BAD_FILE, "has no body \"%s\"", name);
-    return a ? a->g : NULL;
-}
-
-onnx_scope *weft__body_scope(onnx_node *n)
-{
-    onnx_scope *scope = weft__arena_alloc(&n->import->memory, sizeof *scope);
-    if (!scope) weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
-    if (scope) scope->outer = n->scope;
-    return scope;
-}
-
-onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
-                              const WeftOnnx__GraphProto *body, size_t i)
-{
-    onnx_value *v =
-        i < body->n_output ? weft__scope_find(scope, onnx_text(body->output[i]->name)) : NULL;
-    if (!v) weft__node_fail(n, WEFT_BAD_FILE, "no node of its body computes output %zu", i);
-    return v;
-}
-
-void weft__copy_value(onnx_value *to, const onnx_value *from)
-{
-    const char *name = to->name;
-    *to = *from;
-    to->name = name;
-}
-
-static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProto *body, size_t i,
-                      const onnx_value *value)
-{
-    onnx_value *v = weft__scope_add(n->import, scope, onnx_text(body->input[i]->name));
-    if (v) weft__copy_value(v, value);
-    return v != NULL;
-}
-
-onnx_scope *weft__run_body(onnx_node *n, const WeftOnnx__GraphProto *body, const onnx_value *inputs,
-                           size_t count)
-{
-    onnx_scope *scope = weft__body_scope(n);
-    if (body->n_input != count) {
-        weft__node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs, expected %zu", body->n_input,
-                        count);
-        return NULL;
-    }
-    for (size_t i = 0; scope && i < count; i++)
-        if (!add_input(n, scope, body, i, &inputs[i])) return NULL;
-    return scope && weft__import_graph(n->import, scope, body) ? scope : NULL;
-}
-
-onnx_value weft__known_number(onnx_node *n, weft_dtype dtype, int64_t number)
-{
-    onnx_value v = {.name = "", .known = true, .type = dtype == WEFT_I32 ? ONNX_INT64 : ONNX_BOOL};
-    int32_t *data = weft__arena_alloc(&n->import->memory, sizeof *data);
-    v.tensor = (onnx_tensor){dtype, WEFT_SCALAR, data};
-    if (!data)
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a number");
-    else if (dtype == WEFT_I32)
-        *data = (int32_t)number;
-    else
-        *(uint8_t *)data = number != 0;
-    return v;
-}
-
 /* The truth of a value that must be known. */
 static bool known_truth(onnx_node *n, onnx_value *value, const char *what)
 {
@@ -218,11 +151,11 @@ static bool iterate(onnx_node *n, unrolled *u, int64_t iteration)
     onnx_scope *scope = weft__body_scope(n);
     const onnx_value number = weft__known_number(n, WEFT_I32, iteration);
     const onnx_value truth = weft__known_number(n, WEFT_BOOL, 1);
-    if (!scope || weft__node_failed(n) || !add_input(n, scope, u->body, 0, &number) ||
-        !add_input(n, scope, u->body, 1, &truth))
+    if (!scope || weft__node_failed(n) || !weft__body_input(n, scope, u->body, 0, &number) ||
+        !weft__body_input(n, scope, u->body, 1, &truth))
         return false;
     for (size_t i = 0; i < u->n_carried; i++)
-        if (!add_input(n, scope, u->body, 2 + i, &u->carried[i])) return false;
+        if (!weft__body_input(n, scope, u->body, 2 + i, &u->carried[i])) return false;
     if (!weft__import_graph(n->import, scope, u->body)) return false;
     onnx_value *next = weft__body_output(n, scope, u->body, 0);
     if (!next || !weft__import_contents(n->import, next)) return false;
@@ -314,7 +247,7 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
     onnx_scope *scope = weft__body_scope(n);
     if (!scope) return false;
     for (size_t i = 0; i < s->n_states; i++)
-        if (!add_input(n, scope, s->body, i, &s->states[i])) return false;
+        if (!weft__body_input(n, scope, s->body, i, &s->states[i])) return false;
     for (size_t i = 0; i < s->n_scanned; i++) {
         const bool reverse =
             listed(n, "scan_input_directions", i) || (n->opset < 9 && listed(n, "directions", i));
@@ -323,7 +256,7 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
         onnx_value *in[2] = {n->in[s->first + s->n_states + i], &at};
         onnx_value element = {.name = ""};
         if (weft__node_failed(n) || !weft__apply_axis(n, "", "Gather", axis, in, 2, &element) ||
-            !add_input(n, scope, s->body, s->n_states + i, &element))
+            !weft__body_input(n, scope, s->body, s->n_states + i, &element))
             return false;
     }
     if (!weft__import_graph(n->import, scope, s->body)) return false;

@@ -92,9 +92,47 @@ static weft_value compute_again(onnx_import *import, onnx_value *value)
     return value->value;
 }
 
+/* The maximum number of elements of a constant that a body gets a copy of. */
+#define MAX_COPIED 64
+
+/* In a region: a value from outside, which becomes an input of the body, or a small constant. */
+static weft_value value_from_outside(onnx_import *import, onnx_value *value)
+{
+    onnx_region *region = import->region;
+    if (weft__import_failed(import) || !weft__import_contents(import, value)) return WEFT_NO_VALUE;
+    if (value->known && !value->weight && !value->trainable &&
+        weft_shape_numel(value->tensor.shape) <= MAX_COPIED)
+        return weft_constant(import->graph, value->tensor.dtype, value->tensor.shape,
+                             value->tensor.data);
+    char label[ONNX_SCOPE_BYTES];
+    memcpy(label, import->label, sizeof label);
+    weft__region_leave(import, region);
+    const weft_value from = weft__import_value(import, value);
+    weft__region_resume(import, region);
+    weft__import_label(import, label);
+    return weft__import_failed(import) ? WEFT_NO_VALUE : weft__region_capture(import, from);
+}
+
+/* Input i of a node from outside of a region, with what belongs to it. NULL after a failure. */
+static onnx_value *operand_from_outside(onnx_import *import, onnx_value *value)
+{
+    onnx_value size = {.name = value->name, .value = value->size, .region = value->region};
+    if (!weft_is_value(value->size) && !weft_is_value(value->whole) && !weft_is_value(value->exact))
+        return value;
+    onnx_value *own = weft__arena_alloc(&import->memory, sizeof *own);
+    if (!own) {
+        weft__import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a value");
+        return NULL;
+    }
+    *own = *value;
+    own->whole = own->exact = WEFT_NO_VALUE;
+    if (weft_is_value(value->size)) own->size = value_from_outside(import, &size);
+    return own;
+}
+
 weft_value weft__import_value(onnx_import *import, onnx_value *value)
 {
-    if (import->region && value->region != import->region) return weft__region_value(import, value);
+    if (import->region && value->region != import->region) return value_from_outside(import, value);
     if (weft_is_value(value->value) || weft__import_failed(import)) return value->value;
     if (value->weight) return declare(import, value);
     if (!weft__import_contents(import, value)) return WEFT_NO_VALUE;
@@ -130,7 +168,7 @@ static bool find_inputs(onnx_import *import, onnx_node *n)
                    false;
         if (n->in[i]->absent) n->in[i] = NULL;
         if (n->in[i] && import->region && n->in[i]->region != import->region)
-            n->in[i] = weft__region_operand(import, n->in[i]);
+            n->in[i] = operand_from_outside(import, n->in[i]);
         if (weft__import_failed(import)) return false;
         if (n->in[i] && n->in[i]->type == ONNX_STRING && !n->op->controls &&
             !weft__texts_allowed(n->op->name))

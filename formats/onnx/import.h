@@ -283,12 +283,15 @@ bool weft__import_contents(onnx_import *import, onnx_value *value);
 /* The value in the model's graph. */
 weft_value weft__import_value(onnx_import *import, onnx_value *value);
 
-/* ---- Bodies (control.c) ---- */
+/* ---- Bodies (bodies.c) ---- */
 
 /* The attribute of that name; NULL after a failure. */
 const WeftOnnx__GraphProto *weft__body_of(onnx_node *n, const char *name);
 /* A scope within that of the node; NULL after a failure. */
 onnx_scope *weft__body_scope(onnx_node *n);
+/* Gives input i of a body a value. False after a failure. */
+bool weft__body_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProto *body, size_t i,
+                      const onnx_value *value);
 /* Output i of a body; NULL after a failure. */
 onnx_value *weft__body_output(onnx_node *n, const onnx_scope *scope,
                               const WeftOnnx__GraphProto *body, size_t i);
@@ -315,14 +318,13 @@ typedef struct onnx_region {
 /* What is mapped from now on is part of the region's graph, which this creates. False after a
  * failure. */
 bool weft__region_enter(onnx_import *import, onnx_region *region);
-/* Goes on outside of the region. The graph is the caller's to free. */
+/* Goes on outside of the region, and in it again. The graph is the caller's to free. */
 void weft__region_leave(onnx_import *import, onnx_region *region);
+void weft__region_resume(onnx_import *import, onnx_region *region);
 /* An input of the region's graph. */
 weft_value weft__region_input(const onnx_region *region, weft_dtype dtype, weft_shape shape);
-/* In a region: a value from outside. */
-weft_value weft__region_value(onnx_import *import, onnx_value *value);
-/* In a region: input i of a node from outside, with what belongs to it. NULL after a failure. */
-onnx_value *weft__region_operand(onnx_import *import, onnx_value *value);
+/* The input of the region's graph that stands for a value of the graph around it. */
+weft_value weft__region_capture(onnx_import *import, weft_value from);
 
 /* ---- Loops (loop.c) ---- */
 

@@ -25,6 +25,7 @@ typedef struct scan_body {
  * not run passes the carries on, and its rows of the stacks are zeros. */
 typedef struct scan_attr {
     scan_body *body;
+    const weft_op *ops; /* the scans of 1, 2, .. outputs (autograd/scan.c) */
     int64_t n;
     int64_t nodes;    /* of the body, for pictures */
     bool reverse;     /* the steps run from n - 1 down to 0 */

@@ -89,8 +89,7 @@ static void prune(weft_rewrite *r, const scan_attr *from, const bool *needed)
     }
     if (attr.body) {
         attr.nodes = (int64_t)attr.body->graph->n_nodes;
-        /* Scans of k outputs are the k-th of an array (autograd/scan.c). */
-        weft_apply(r->graph, r->node.op - (r->node.n_out - n), &attr, r->in, r->node.n_in, results);
+        weft_apply(r->graph, &attr.ops[n - 1], &attr, r->in, r->node.n_in, results);
     }
     for (uint32_t k = 0; k < n; k++) r->out[place[k]] = results[k];
     weft__scan_body_release(attr.body);
