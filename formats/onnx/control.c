@@ -127,10 +127,11 @@ static bool is_plain(const onnx_node *n, size_t i)
     return has_in(n, i) && !n->in[i]->sequence && n->in[i]->type != ONNX_STRING && !has_size(n, i);
 }
 
-/* Whether a loop without data that decide its end may be one node. */
+/* Whether a loop without data that decide its end may be one node. weft wrote only those that were one. */
 static bool may_keep(const onnx_node *n, size_t first, bool stacks, int64_t trips)
 {
-    bool good = trips > ONNX_UNROLLED && (!stacks || trips < INT32_MAX);
+    const int64_t unrolled = onnx_is_own(n->import->model) ? 0 : ONNX_UNROLLED;
+    bool good = trips > unrolled && (!stacks || trips < INT32_MAX);
     for (size_t i = first; i < n->n_in; i++) good = good && is_plain(n, i);
     return good;
 }

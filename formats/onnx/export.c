@@ -1,211 +1,17 @@
 /* Records a graph as nodes of ONNX: see export.h. O(nodes), and the bytes of constants. */
 #include "onnx/export.h"
 
+#include "base/text.h"
+#include "ir/scan.h"
+
 #include <weft/ops.h>
 #include <weft/session.h>
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The most expansions within each other. */
-#define MAX_DEPTH 16
-
-/* A graph whose nodes are recorded: the exported one, or an expansion. */
-typedef struct frame {
-    const weft_graph *graph;
-    weft_operand *of_value;
-    bool *needed; /* by value */
-} frame;
-
-/* ---- Errors and memory ---- */
-
-static weft_status no_memory(export_record *r)
-{
-    return weft_error_set(r->error, WEFT_NO_MEMORY, "export", "no memory for the nodes");
-}
-
-static bool failed(const export_record *r)
-{
-    return r->error->status != WEFT_OK;
-}
-
-/* The node's name, scope and op, for errors. */
-static void set_error(export_record *r, weft_status status, const char *reason)
-{
-    char where[sizeof r->error->where];
-    const weft_node_info node = weft_graph_node(r->graph, r->source);
-    const weft_value out = weft_value_from_id(r->graph, node.first_out);
-    const char *name = weft_name_of(r->graph, out);
-    if (name[0])
-        snprintf(where, sizeof where, "%s (%s)", name, node.op->name);
-    else
-        snprintf(where, sizeof where, "%s%s%s", node.scope, node.scope[0] ? "/" : "",
-                 node.op->name);
-    weft_error_set(r->error, status, where, "cannot be exported to ONNX: %s", reason);
-}
-
-/* Makes room for one more element of an array in the record's memory. */
-static void *grown(export_record *r, void *array, size_t n, size_t *capacity, size_t size)
-{
-    if (n < *capacity) return array;
-    const size_t more = *capacity ? 2 * *capacity : 64;
-    void *larger = weft__arena_alloc(&r->memory, more * size);
-    if (!larger) {
-        no_memory(r);
-        return NULL;
-    }
-    if (n) memcpy(larger, array, n * size);
-    *capacity = more;
-    return larger;
-}
-
-static void *copied(export_record *r, const void *data, size_t bytes)
-{
-    void *copy = weft__arena_alloc(&r->memory, bytes + 1);
-    if (!copy)
-        no_memory(r);
-    else if (bytes)
-        memcpy(copy, data, bytes);
-    return copy;
-}
-
-static const char *copied_text(export_record *r, const char *text)
-{
-    return text ? copied(r, text, strlen(text) + 1) : NULL;
-}
-
-/* ---- Operands, nodes and constants ---- */
-
-static weft_operand add_operand(export_record *r, export_operand operand)
-{
-    export_operand *all =
-        grown(r, r->operands, r->n_operands, &r->operand_capacity, sizeof *r->operands);
-    if (!all) return WEFT_NO_OPERAND;
-    r->operands = all;
-    r->operands[r->n_operands] = operand;
-    return (weft_operand){(uint32_t)r->n_operands++};
-}
-
-weft_operand weft__export_add_node(export_record *r, const char *type, const weft_operand *in,
-                                   size_t n_in, size_t n_out)
-{
-    if (failed(r)) return WEFT_NO_OPERAND;
-    export_node *all = grown(r, r->nodes, r->n_nodes, &r->node_capacity, sizeof *r->nodes);
-    if (!all) return WEFT_NO_OPERAND;
-    r->nodes = all;
-    export_node node = {.n_in = n_in, .n_out = n_out, .source = r->source};
-    node.type = copied_text(r, type);
-    node.in = copied(r, in, n_in * sizeof *in);
-    if (failed(r)) return WEFT_NO_OPERAND;
-    for (size_t k = 0; k < n_out; k++) {
-        const weft_operand out =
-            add_operand(r, (export_operand){EXPORT_OUTPUT, (uint32_t)r->n_nodes, (uint32_t)k, 0});
-        if (k == 0) node.first_out = out;
-    }
-    if (failed(r)) return WEFT_NO_OPERAND;
-    r->nodes[r->n_nodes++] = node;
-    return node.first_out;
-}
-
-static weft_operand receive_node(weft_export *e, const char *type, const weft_operand *in,
-                                 size_t n_in, size_t n_out)
-{
-    return weft__export_add_node(e->context, type, in, n_in, n_out);
-}
-
-static void receive_attribute(weft_export *e, const weft_onnx_attr *attr)
-{
-    export_record *r = e->context;
-    if (failed(r) || !r->n_nodes) return;
-    export_node *node = &r->nodes[r->n_nodes - 1];
-    weft_onnx_attr *more = weft__arena_alloc(&r->memory, (node->n_attrs + 1) * sizeof *more);
-    if (!more) {
-        no_memory(r);
-        return;
-    }
-    if (node->n_attrs) memcpy(more, node->attrs, node->n_attrs * sizeof *more);
-    weft_onnx_attr *a = &more[node->n_attrs];
-    *a = *attr;
-    a->name = copied_text(r, attr->name);
-    a->text = copied_text(r, attr->text);
-    a->integers = copied(r, attr->integers, attr->n_integers * sizeof *attr->integers);
-    node->attrs = more;
-    node->n_attrs++;
-}
-
-static void receive_failure(weft_export *e, const char *reason)
-{
-    set_error(e->context, WEFT_NO_KERNEL, reason);
-}
-
-static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
-    return hash;
-}
-
-static uint64_t hash_constant(const export_constant *c)
-{
-    uint64_t hash = 0xcbf29ce484222325u ^ (uint64_t)c->type;
-    hash = hash_bytes(hash, c->shape.dim, (size_t)c->shape.rank * sizeof *c->shape.dim);
-    return hash_bytes(hash, c->data, c->bytes);
-}
-
-static bool grow_slots(export_record *r)
-{
-    if (4 * (r->n_constants + 1) <= 3 * r->n_slots) return true;
-    const size_t n = r->n_slots ? 2 * r->n_slots : 64;
-    uint32_t *slots = weft__arena_alloc(&r->memory, n * sizeof *slots);
-    if (!slots) return no_memory(r), false;
-    for (size_t k = 0; k < r->n_constants; k++) {
-        size_t i = hash_constant(&r->constants[k]) & (n - 1);
-        while (slots[i]) i = (i + 1) & (n - 1);
-        slots[i] = (uint32_t)k + 1;
-    }
-    r->slots = slots;
-    r->n_slots = n;
-    return true;
-}
-
-static size_t type_bytes(weft_onnx_type type)
-{
-    return type == WEFT_ONNX_INT64 || type == WEFT_ONNX_DOUBLE ? 8 : type == WEFT_ONNX_BOOL ? 1 : 4;
-}
-
-/* Equal constants are one. */
-static weft_operand add_constant(export_record *r, weft_onnx_type type, weft_shape shape,
-                                 const void *data)
-{
-    if (failed(r) || !grow_slots(r)) return WEFT_NO_OPERAND;
-    export_constant c = {type, shape, data, 0, WEFT_NO_OPERAND};
-    c.bytes = (size_t)weft_shape_numel(shape) * type_bytes(type);
-    size_t i = hash_constant(&c) & (r->n_slots - 1);
-    for (; r->slots[i]; i = (i + 1) & (r->n_slots - 1)) {
-        const export_constant *old = &r->constants[r->slots[i] - 1];
-        if (old->type == type && weft_shape_equal(old->shape, shape) &&
-            !memcmp(old->data, data, c.bytes))
-            return old->operand;
-    }
-    export_constant *all =
-        grown(r, r->constants, r->n_constants, &r->constant_capacity, sizeof *r->constants);
-    c.data = all ? copied(r, data, c.bytes) : NULL;
-    if (!c.data) return WEFT_NO_OPERAND;
-    c.operand = add_operand(r, (export_operand){EXPORT_CONSTANT, (uint32_t)r->n_constants, 0, 0});
-    r->constants = all;
-    r->constants[r->n_constants++] = c;
-    r->slots[i] = (uint32_t)r->n_constants;
-    return c.operand;
-}
-
-static weft_operand receive_constant(weft_export *e, weft_onnx_type type, weft_shape shape,
-                                     const void *data)
-{
-    return add_constant(e->context, type, shape, data);
-}
-
-static const weft_export_receiver receiver = {receive_node, receive_attribute, receive_constant,
-                                              receive_failure};
+/* The most expansions and bodies within each other, with the graph itself. */
+#define MAX_DEPTH 32
 
 /* ---- Nodes of the graph ---- */
 
@@ -216,27 +22,36 @@ static size_t value_count(const weft_graph *g)
     return n ? last.first_out + last.n_out : 1;
 }
 
-/* Marks the values that the outputs need. False if out of memory. */
-static bool open_frame(export_record *r, frame *f, const weft_graph *g, const weft_value *outputs,
-                       size_t n_outputs)
+static void mark_needed(export_frame *f, const bool *is_output)
 {
-    const size_t n = value_count(g);
-    *f = (frame){.graph = g};
-    f->of_value = weft__arena_alloc(&r->memory, n * sizeof *f->of_value);
-    f->needed = weft__arena_alloc(&r->memory, n * sizeof *f->needed);
-    if (!f->of_value || !f->needed) return no_memory(r), false;
-    for (size_t i = 0; i < n_outputs; i++)
-        if (weft_is_value(outputs[i])) f->needed[outputs[i].id] = true;
-    for (size_t i = weft_graph_node_count(g); i-- > 0;) {
-        const weft_node_info node = weft_graph_node(g, i);
-        bool needed = false;
-        for (size_t k = 0; k < node.n_out; k++) needed |= f->needed[node.first_out + k];
-        for (size_t k = 0; needed && k < node.n_in; k++) f->needed[node.in[k]] = true;
+    const size_t n = value_count(f->graph);
+    memcpy(f->needed, is_output, n * sizeof *f->needed);
+    for (size_t i = weft_graph_node_count(f->graph); i-- > 0;) {
+        const weft_node_info node = weft_graph_node(f->graph, i);
+        const bool needed = export_is_needed(f, &node);
+        if (needed && weft__export_is_branch(&node))
+            weft__export_need_branch(f, i);
+        else
+            for (size_t k = 0; needed && k < node.n_in; k++) f->needed[node.in[k]] = true;
     }
-    return true;
 }
 
-static bool record_nodes(export_record *r, frame *f);
+bool weft__export_open_frame(export_record *r, export_frame *f, const weft_graph *g, bool named,
+                             const weft_value *outputs, size_t n_outputs)
+{
+    const size_t n = value_count(g);
+    bool *is_output = weft__arena_alloc(&r->memory, n * sizeof *is_output);
+    *f = (export_frame){.graph = g, .named = named, .n_values = n};
+    f->of_value = weft__arena_alloc(&r->memory, n * sizeof *f->of_value);
+    f->needed = weft__arena_alloc(&r->memory, n * sizeof *f->needed);
+    if (!f->of_value || !f->needed || !is_output) return weft__export_no_memory(r), false;
+    for (size_t i = 0; i < n_outputs; i++)
+        if (weft_is_value(outputs[i])) is_output[outputs[i].id] = true;
+    mark_needed(f, is_output);
+    if (!weft__export_find_partners(r, f, is_output)) return false;
+    if (f->partner) mark_needed(f, is_output);
+    return true;
+}
 
 /* Records the expansion of a node as nodes of a graph of its own. */
 static bool record_expansion(export_record *r, const weft_node_info *node, const weft_type *in_type,
@@ -245,10 +60,10 @@ static bool record_expansion(export_record *r, const weft_node_info *node, const
     weft_graph *g = weft_graph_new();
     weft_value *in = weft__arena_alloc(&r->memory, (node->n_in + 1) * sizeof *in);
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}}, wanted[WEFT_MAX_OUTPUTS];
-    frame f;
+    export_frame f;
     char name[24];
     size_t n_wanted = 0;
-    if (!g || !in) return weft_graph_free(g), no_memory(r), false;
+    if (!g || !in) return weft_graph_free(g), weft__export_no_memory(r), false;
     for (size_t i = 0; i < node->n_in; i++) {
         snprintf(name, sizeof name, "%zu", i);
         in[i] = weft_input(g, name, in_type[i].dtype, in_type[i].shape);
@@ -257,18 +72,15 @@ static bool record_expansion(export_record *r, const weft_node_info *node, const
     for (size_t k = 0; k < node->n_out; k++)
         if (e->wanted[k]) wanted[n_wanted++] = out[k];
     if (weft_graph_status(g) != WEFT_OK)
-        set_error(r, weft_graph_status(g), weft_graph_error(g)->message);
-    else if (++r->depth > MAX_DEPTH)
-        set_error(r, WEFT_TOO_LARGE, "its expansions never end");
-    else if (open_frame(r, &f, g, wanted, n_wanted)) {
+        weft__export_fail(r, weft_graph_status(g), weft_graph_error(g)->message);
+    else if (weft__export_open_frame(r, &f, g, false, wanted, n_wanted)) {
         for (size_t i = 0; i < node->n_in; i++) f.of_value[in[i].id] = e->in[i];
-        if (record_nodes(r, &f))
+        if (weft__export_frame_nodes(r, &f))
             for (size_t k = 0; k < node->n_out; k++)
                 if (e->wanted[k]) e->out[k] = f.of_value[out[k].id];
     }
-    r->depth--;
     weft_graph_free(g);
-    return !failed(r);
+    return !export_failed(r);
 }
 
 /* Computes an output of a node without inputs. */
@@ -279,19 +91,19 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     weft_operand operand = WEFT_NO_OPERAND;
     weft_tensor t;
     weft_graph *g = weft_graph_new();
-    if (!g) return no_memory(r), operand;
+    if (!g) return weft__export_no_memory(r), operand;
     weft_graph_copy_node(g, from, index, NULL, out);
     const size_t bytes = weft_tensor_bytes(weft_dtype_of(g, out[k]), weft_shape_of(g, out[k]));
     if (bytes > r->max_bytes - r->computed) {
-        set_error(r, WEFT_TOO_LARGE, "its contents are too large");
+        weft__export_fail(r, WEFT_TOO_LARGE, "its contents are too large");
         return weft_graph_free(g), operand;
     }
     r->computed += bytes;
     weft_plan *plan = weft_plan_new(g, &out[k], 1, NULL, r->error);
     weft_session *s = plan ? weft_session_new(plan, NULL, &one, r->error) : NULL;
     if (s) weft_session_run(s, r->error);
-    if (s && !failed(r) && weft_session_tensor(s, out[k], &t, NULL) == WEFT_OK)
-        operand = add_constant(r, weft_export_type(t.dtype), t.shape, t.data);
+    if (s && !export_failed(r) && weft_session_tensor(s, out[k], &t, NULL) == WEFT_OK)
+        operand = weft__export_add_constant(r, weft_export_type(t.dtype), t.shape, t.data);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
@@ -304,18 +116,24 @@ static bool wrote_itself(const export_record *r, const weft_op *op, weft_export 
     const size_t before = r->n_nodes;
     if (!op->onnx) return false;
     op->onnx(e);
-    bool some = failed(r) || r->n_nodes != before;
+    bool some = export_failed(r) || r->n_nodes != before;
     for (size_t k = 0; k < e->n_out; k++) some |= e->out[k].id != 0;
     return some;
 }
 
 /* An operand for each wanted output of a node, in e->out. */
-static bool record_op(export_record *r, const frame *f, size_t index, const weft_node_info *node,
+static bool record_op(export_record *r, export_frame *f, size_t index, const weft_node_info *node,
                       weft_export *e)
 {
     const weft_op *op = node->op;
-    if (op->updates) {
-        set_error(r, WEFT_NO_KERNEL, "it updates a state");
+    if (scan_of(op, node->attr)) {
+        if (weft__export_is_branch(node))
+            weft__export_branch(r, f, index, e);
+        else
+            weft__export_scan(r, e);
+        e->inexact = true; /* a note cannot describe a body */
+    } else if (op->updates) {
+        weft__export_fail(r, WEFT_NO_KERNEL, "it updates a state");
     } else if (!wrote_itself(r, op, e)) {
         if (op->expand)
             record_expansion(r, node, e->in_type, e);
@@ -323,21 +141,22 @@ static bool record_op(export_record *r, const frame *f, size_t index, const weft
             for (size_t k = 0; k < node->n_out; k++)
                 e->out[k] = e->wanted[k] ? compute(r, f->graph, index, k) : WEFT_NO_OPERAND;
         else
-            set_error(r, WEFT_NO_KERNEL, "the op has no form in ONNX");
+            weft__export_fail(r, WEFT_NO_KERNEL, "the op has no form in ONNX");
     }
-    for (size_t k = 0; !failed(r) && k < node->n_out; k++)
+    for (size_t k = 0; !export_failed(r) && k < node->n_out; k++)
         if (e->wanted[k] && !e->out[k].id)
-            set_error(r, WEFT_NO_KERNEL, "one of its outputs has no form in ONNX");
+            weft__export_fail(r, WEFT_NO_KERNEL, "one of its outputs has no form in ONNX");
     r->inexact |= e->inexact;
     r->noted |= e->note;
-    return !failed(r);
+    return !export_failed(r);
 }
 
-static weft_operand record_leaf(export_record *r, const frame *f, size_t index,
+static weft_operand record_leaf(export_record *r, const export_frame *f, size_t index,
                                 const weft_node_info *node)
 {
     if (node->op == &weft_op_constant) return compute(r, f->graph, index, 0);
-    return add_operand(r, (export_operand){EXPORT_LEAF, node->first_out, 0, node->first_out});
+    return weft__export_add_operand(
+        r, (export_operand){.kind = EXPORT_LEAF, .index = node->first_out});
 }
 
 static bool has_double(const weft_op *op)
@@ -347,60 +166,104 @@ static bool has_double(const weft_op *op)
     return false;
 }
 
-static bool record_node(export_record *r, frame *f, size_t index)
+static void write_label(export_record *r, const export_frame *f, size_t index)
 {
     const weft_node_info node = weft_graph_node(f->graph, index);
-    const bool top = f->graph == r->graph;
+    char text[EXPORT_NAME_BYTES + 1];
+    weft__text_format(text, sizeof text, "%s%s%s_%zu", node.scope, node.scope[0] ? "/" : "",
+                      node.op->name, index);
+    r->label = weft__arena_alloc(&r->memory, sizeof *r->label);
+    if (r->label) r->label->text = weft__arena_text(&r->memory, text);
+    if (!r->label || !r->label->text) weft__export_no_memory(r);
+}
+
+/* Hands out the operands of a node's outputs, which get the names of the values. */
+static void take_outputs(export_record *r, export_frame *f, const weft_node_info *node,
+                         const weft_export *e)
+{
+    for (size_t k = 0; k < node->n_out; k++) {
+        const weft_value v = weft_value_from_id(f->graph, node->first_out + (uint32_t)k);
+        const char *name = weft_name_of(f->graph, v);
+        export_operand *operand = &r->operands[e->out[k].id];
+        f->of_value[v.id] = e->out[k];
+        if (!f->named || !e->wanted[k] || operand->kind != EXPORT_OUTPUT || operand->named)
+            continue;
+        operand->named = true;
+        if (!name[0]) continue;
+        operand->name = weft__arena_text(&r->memory, name);
+        if (!operand->name) weft__export_no_memory(r);
+    }
+}
+
+static bool record_node(export_record *r, export_frame *f, size_t index)
+{
+    const weft_node_info node = weft_graph_node(f->graph, index);
     const size_t first = r->n_nodes;
     weft_type *types = weft__arena_alloc(&r->memory, (node.n_in + node.n_out) * sizeof *types);
     weft_operand *in = weft__arena_alloc(&r->memory, (node.n_in + 1) * sizeof *in);
-    if (!types || !in) return no_memory(r), false;
+    if (!types || !in) return weft__export_no_memory(r), false;
     for (size_t i = 0; i < node.n_in + node.n_out; i++) {
         const uint32_t id = i < node.n_in ? node.in[i] : node.first_out + (uint32_t)(i - node.n_in);
         const weft_value v = weft_value_from_id(f->graph, id);
         types[i] = (weft_type){weft_dtype_of(f->graph, v), weft_shape_of(f->graph, v)};
         if (i < node.n_in) in[i] = f->of_value[id];
     }
-    weft_export e = {.receiver = &receiver, .context = r, .attr = node.attr, .opset = r->opset};
+    weft_export e = {
+        .receiver = &weft__export_receiver, .context = r, .attr = node.attr, .opset = r->opset};
     e.n_in = node.n_in;
     e.n_out = node.n_out;
     e.in = in;
     e.in_type = types;
     e.out_type = types + node.n_in;
     e.wanted = f->needed + node.first_out;
-    if (top) {
-        r->source = index;
-        r->inexact = r->noted = false;
-    }
+    if (f->named) r->inexact = r->noted = false;
     if (!record_op(r, f, index, &node, &e)) return false;
-    for (size_t k = 0; k < node.n_out; k++) {
-        f->of_value[node.first_out + k] = e.out[k];
-        export_operand *operand = &r->operands[e.out[k].id];
-        if (top && e.wanted[k] && operand->kind == EXPORT_OUTPUT && !operand->value)
-            operand->value = node.first_out + (uint32_t)k;
-    }
+    take_outputs(r, f, &node, &e);
     const size_t n = r->n_nodes - first;
-    if (!top || r->inexact || n == 0 || (n == 1 && !has_double(node.op) && !r->noted)) return true;
+    if (!f->named || r->inexact || n == 0 || (n == 1 && !has_double(node.op) && !r->noted))
+        return !export_failed(r);
     return weft__export_write_note(r, first, &node, in, e.wanted);
 }
 
-static bool record_nodes(export_record *r, frame *f)
+/* Records a node of a graph or a body, after which those that it becomes are named. */
+static void record_named(export_record *r, export_frame *f, size_t index)
+{
+    const weft_node_info node = weft_graph_node(f->graph, index);
+    export_label *label = r->label;
+    const char *inner = r->inner;
+    if (f->graph == r->graph)
+        r->source = index;
+    else
+        r->inner = node.op->name;
+    write_label(r, f, index);
+    if (export_failed(r)) return;
+    if (node.op == &weft_op_input || node.op == &weft_op_state || node.op == &weft_op_constant)
+        f->of_value[node.first_out] = record_leaf(r, f, index, &node);
+    else
+        record_node(r, f, index);
+    if (f->graph == r->graph) return;
+    r->label = label;
+    r->inner = inner;
+}
+
+bool weft__export_frame_nodes(export_record *r, export_frame *f)
 {
     const size_t n = weft_graph_node_count(f->graph);
-    for (size_t i = 0; i < n && !failed(r); i++) {
+    if (r->depth++ == MAX_DEPTH)
+        weft__export_fail(r, WEFT_TOO_LARGE, "it has too many expansions and bodies in each other");
+    for (size_t i = 0; i < n && !export_failed(r); i++) {
         const weft_node_info node = weft_graph_node(f->graph, i);
-        const bool leaf =
-            node.op == &weft_op_input || node.op == &weft_op_state || node.op == &weft_op_constant;
-        bool needed = false;
-        for (size_t k = 0; k < node.n_out; k++) needed |= f->needed[node.first_out + k];
-        if (!needed || f->of_value[node.first_out].id) continue; /* or an expansion's input */
-        if (f->graph == r->graph) r->source = i;
-        if (leaf)
+        if (!export_is_needed(f, &node) || f->of_value[node.first_out].id)
+            continue; /* or an expansion's input */
+        if (f->named)
+            record_named(r, f, i);
+        else if (node.op == &weft_op_constant)
             f->of_value[node.first_out] = record_leaf(r, f, i, &node);
         else
             record_node(r, f, i);
     }
-    return !failed(r);
+    r->depth--;
+    return !export_failed(r);
 }
 
 /* ---- Graphs ---- */
@@ -413,10 +276,12 @@ int weft__export_ir_version(int opset)
 weft_status weft__export_graph(export_record *r, const weft_graph *graph, const weft_value *outputs,
                                size_t n_outputs, int opset, size_t max_bytes, weft_error *error)
 {
-    frame f;
+    export_frame f;
     *r = (export_record){.graph = graph, .opset = opset, .max_bytes = max_bytes, .error = error};
-    add_operand(r, (export_operand){EXPORT_LEAF, 0, 0, 0});
-    if (!failed(r) && open_frame(r, &f, graph, outputs, n_outputs) && record_nodes(r, &f)) {
+    weft__export_add_operand(r, (export_operand){.kind = EXPORT_LEAF});
+    weft__export_begin_body(r, 0, 0); /* the file's graph */
+    if (!export_failed(r) && weft__export_open_frame(r, &f, graph, true, outputs, n_outputs) &&
+        weft__export_frame_nodes(r, &f)) {
         r->of_value = f.of_value;
         r->n_values = value_count(graph);
     }

@@ -1,5 +1,7 @@
 /* Names of an exported file. Leaves and named values keep the graph's names, and outputs have those
- * that the caller wants. Others are named after the scope and the op: "enc.0.attn/matmul_12". */
+ * that the caller wants. Others are named after the scope and the op: "enc.0.attn/matmul_12". Names of
+ * values are unique in the whole file, since a body must not redefine those around it; the bodies come
+ * last, so that a name of the graph is not taken by one. */
 #include "onnx/export.h"
 
 #include "base/name_table.h"
@@ -7,9 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The longest generated name, without its NUL. */
-#define NAME_BYTES 400
 
 typedef struct naming {
     export_record *record;
@@ -86,7 +85,7 @@ static weft_status name_leaves(naming *n)
     for (size_t i = 1; i < r->n_operands; i++) {
         const export_operand *operand = &r->operands[i];
         if (operand->kind != EXPORT_LEAF) continue;
-        const weft_value v = weft_value_from_id(r->graph, operand->value);
+        const weft_value v = weft_value_from_id(r->graph, operand->index);
         n->names->operand[i] = weft__arena_text(&r->memory, weft_name_of(r->graph, v));
         if (!n->names->operand[i]) return no_memory(r);
         take(n, n->names->operand[i]);
@@ -104,24 +103,16 @@ static void name_constants(naming *n)
     }
 }
 
-/* "SCOPE/OP_NUMBER" of the graph's node. An import removes what follows the scope (labels.c), so
- * that a name does not grow with every round. */
-static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
-{
-    const weft_node_info node = weft_graph_node(r->graph, source);
-    weft__text_format(name, NAME_BYTES + 1, "%s%s%s_%zu", node.scope, node.scope[0] ? "/" : "",
-                      node.op->name, source);
-}
-
-/* Names a node after its source, and with its type and number if the source has several nodes. */
-static void name_node(naming *n, size_t index, size_t first, bool several)
+/* Names a node after its label, and with its type and number if the label has several nodes. An import
+ * removes what follows the scope (labels.c), so that a name does not grow with every round. */
+static void name_node(naming *n, size_t index)
 {
     export_record *r = n->record;
     const export_node *node = &r->nodes[index];
-    char base[NAME_BYTES + 1], name[NAME_BYTES + 64];
-    source_name(r, node->source, base);
-    if (several)
-        snprintf(name, sizeof name, "%s/%.24s_%zu", base, node->type, index - first);
+    const char *base = node->label->text;
+    char name[EXPORT_NAME_BYTES + 64];
+    if (node->label->n_nodes > 1)
+        snprintf(name, sizeof name, "%s/%.24s_%zu", base, node->type, node->number);
     else
         snprintf(name, sizeof name, "%s", base);
     n->names->node[index] = weft__arena_text(&r->memory, name);
@@ -131,21 +122,21 @@ static void name_node(naming *n, size_t index, size_t first, bool several)
     }
     for (size_t k = 0; k < node->n_out && r->error->status == WEFT_OK; k++) {
         const uint32_t id = node->first_out.id + (uint32_t)k;
-        const weft_value v = weft_value_from_id(r->graph, r->operands[id].value);
-        const char *own = weft_name_of(r->graph, v);
-        if (!n->names->operand[id]) n->names->operand[id] = take_unique(n, own[0] ? own : name);
+        const char *own = r->operands[id].name;
+        if (!n->names->operand[id]) n->names->operand[id] = take_unique(n, own ? own : name);
     }
 }
 
 static void name_nodes(naming *n)
 {
     export_record *r = n->record;
-    for (size_t first = 0, end; first < r->n_nodes; first = end) {
-        for (end = first + 1; end < r->n_nodes && r->nodes[end].source == r->nodes[first].source;)
-            end++;
-        for (size_t i = first; i < end && r->error->status == WEFT_OK; i++)
-            name_node(n, i, first, end > first + 1);
-    }
+    for (size_t i = 0; i < r->n_nodes && r->error->status == WEFT_OK; i++)
+        if (!r->nodes[i].body) name_node(n, i);
+    for (size_t i = 1; i < r->n_operands && r->error->status == WEFT_OK; i++)
+        if (r->operands[i].kind == EXPORT_BODY_IN)
+            n->names->operand[i] = take_unique(n, r->operands[i].name);
+    for (size_t i = 0; i < r->n_nodes && r->error->status == WEFT_OK; i++)
+        if (r->nodes[i].body) name_node(n, i);
 }
 
 weft_status weft__export_name(export_record *r, const weft_value *outputs, size_t n_outputs,

@@ -76,7 +76,7 @@ static bool is_made_up(const char *component, size_t length)
         component[length - 1 - digits] != '_')
         return false;
     memcpy(op, component, length - digits - 1);
-    return weft_op_find(op) != NULL;
+    return weft_op_find(op) || !strcmp(op, "scan"); /* which is not in the list of ops */
 }
 
 /* Where the component before `end` begins. */

@@ -17,9 +17,10 @@ typedef struct kept {
     int *types;   /* [n_carry + n_out] of ONNX, of what the body computes */
     int64_t most; /* iterations */
     /* Of a Loop: */
-    weft_value trips; /* an i32 scalar of the graph around; none: `most` */
-    weft_value go_on; /* of the body: whether another iteration follows */
-    bool by_data;     /* data decide the end */
+    weft_value number; /* of the iteration, an i32 scalar of the body */
+    weft_value trips;  /* an i32 scalar of the graph around; none: `most` */
+    weft_value go_on;  /* of the body: whether another iteration follows */
+    bool by_data;      /* data decide the end */
 } kept;
 
 static void *list(onnx_node *n, size_t count, size_t size)
@@ -228,7 +229,7 @@ static bool map_loop_body(kept *k)
     if (!truth) return false;
     k->carry_in[0] = weft__region_input(&k->region, WEFT_F64, WEFT_SCALAR);
     k->carry_out[0] = weft_add_scalar(b, k->carry_in[0], 1);
-    number->value = weft_cast(b, k->carry_in[0], WEFT_I32);
+    number->value = k->number = weft_cast(b, k->carry_in[0], WEFT_I32);
     const onnx_value known = weft__known_number(n, WEFT_BOOL, 1);
     weft__copy_value(truth, &known);
     for (size_t i = 1; i < k->n_carry; i++)
@@ -240,29 +241,50 @@ static bool map_loop_body(kept *k)
 static void set_loop_results(kept *k, const weft_value *last)
 {
     onnx_node *n = k->n;
-    const weft_value count = k->by_data ? weft_cast(n->graph, last[0], WEFT_I32) : WEFT_NO_VALUE;
+    const bool sized = k->by_data && k->n_out;
+    const weft_value count = sized ? weft_cast(n->graph, last[0], WEFT_I32) : WEFT_NO_VALUE;
     for (size_t i = 0; i < n->n_out; i++) {
         const bool carried = i < k->n_carry - 1;
         const size_t at = carried ? i + 1 : i - (k->n_carry - 1);
         weft__set_typed(n, i, carried ? last[at] : k->stacked[at],
                         k->types[carried ? at : k->n_carry + at]);
-        if (!carried && k->by_data) weft__add_size(n, i, 0, count);
+        if (!carried && sized) weft__add_size(n, i, 0, count);
     }
+}
+
+/* Whether the body reads the number of the iteration: only then is it a carry. */
+static bool reads_number(const kept *k)
+{
+    const weft_graph *b = k->region.graph;
+    bool reads = weft_is_value(k->go_on) && k->go_on.id == k->number.id;
+    for (size_t i = 0; i < k->n_carry; i++) reads |= k->carry_out[i].id == k->number.id;
+    for (size_t i = 0; i < k->n_out; i++) reads |= k->out[i].id == k->number.id;
+    for (size_t i = 0; i < weft_graph_node_count(b) && !reads; i++) {
+        const weft_node_info node = weft_graph_node(b, i);
+        for (size_t in = 0; in < node.n_in; in++) reads |= node.in[in] == k->number.id;
+    }
+    return reads;
 }
 
 static void add_loop(kept *k)
 {
     onnx_node *n = k->n;
     weft_value last[WEFT_MAX_OUTPUTS];
-    const weft_scan_body body = body_of(k);
-    const weft_scan_inputs inputs = {k->first, NULL, k->region.captured};
+    weft_scan_body body = body_of(k);
+    weft_scan_inputs inputs = {k->first, NULL, k->region.captured};
     const weft_while_steps steps = {k->most, begins(k), k->go_on};
     if (weft__node_failed(n)) return;
     k->by_data |= weft_is_value(steps.first);
+    const bool counts =
+        k->n_carry == 1 || reads_number(k) || weft_is_value(k->trips) || (k->by_data && k->n_out);
+    body.n_carry -= !counts;
+    body.carry_in += !counts;
+    body.carry_out += !counts;
+    inputs.carry += !counts;
     if (k->by_data)
-        weft_while(n->graph, &body, &steps, &inputs, last, k->stacked, NULL);
+        weft_while(n->graph, &body, &steps, &inputs, last + !counts, k->stacked, NULL);
     else
-        weft_scan(n->graph, &body, k->most, &inputs, last, k->stacked);
+        weft_scan(n->graph, &body, k->most, &inputs, last + !counts, k->stacked);
     set_loop_results(k, last);
 }
 

@@ -63,12 +63,45 @@ static bool read_pads(onnx_node *n, int rank, int64_t *before, int64_t *after)
     return !weft__node_failed(n);
 }
 
+/* Pads a tensor whose size data decide, if what is added after it makes up a size that is known. A run in
+ * which it does not ends with an error. */
+static void pad_to_known(onnx_node *n, weft_value x, const int64_t *before, const int64_t *after)
+{
+    weft_graph *g = n->graph;
+    const int rank = weft__in_shape(n, 0).rank, axis = n->in[0]->sized_axis;
+    const onnx_value *pads = has_in(n, 1) ? n->in[1] : NULL;
+    bool good = has_size(n, 0) && pads && pads->least && !has_in(n, 3) && before[axis] == 0 &&
+                weft__attr_is(n, "mode", "constant", "constant");
+    for (int i = 0; good && i < 2 * rank; i++) good = weft__is_open(n, 1, i) == (i == rank + axis);
+    const int64_t total = weft_dim_of(g, x, axis) + after[axis];
+    if (good) {
+        const onnx_tensor least = {pads->tensor.dtype, pads->tensor.shape, pads->least};
+        good = after[axis] >= 0 && onnx_tensor_element(&least, rank + axis) == (double)total;
+    }
+    if (!good) {
+        weft__node_fail(n, WEFT_NO_KERNEL,
+                        "pads \"%s\", whose size data decide: the sum of both must be known",
+                        n->in[0]->name);
+        return;
+    }
+    const double value = weft__in_number(n, 2, "value", 0);
+    const weft_value sum = weft_add(g, weft_cast(g, n->in[0]->size, WEFT_F64),
+                                    weft_cast(g, weft__in_element(n, 1, rank + axis), WEFT_F64));
+    const weft_value other = weft_not_equal(g, sum, weft_scalar(g, WEFT_F64, (double)total));
+    x = weft_pad(g, weft__filled(n, 0, x, value), before, after, value);
+    weft__set_typed(n, 0, weft_where(g, weft__unless(g, other), x, x), weft__in_type(n, 0));
+}
+
 void weft__map_Pad(onnx_node *n)
 {
     weft_value x = weft__in_value(n, 0);
     const int rank = weft__in_shape(n, 0).rank;
     int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
     if (!read_pads(n, rank, before, after)) return;
+    if (has_size(n, 0) || n->read_open) {
+        pad_to_known(n, x, before, after);
+        return;
+    }
     for (int i = 0; i < rank; i++) {
         const int64_t size = weft_dim_of(n->graph, x, i);
         const int64_t begin = before[i] < 0 ? -before[i] : 0, end = after[i] < 0 ? after[i] : 0;

@@ -79,7 +79,7 @@ static bool same_operand(noted *n, const export_record *r, weft_operand operand,
         return o->output < from->n_output && !strcmp(from->output[o->output], name);
     }
     /* an input of the op: leaves are declared in their order */
-    const weft_value v = weft_value_from_id(r->graph, o->value);
+    const weft_value v = weft_value_from_id(r->graph, o->index);
     return !strcmp(n->names[weft_producer_of(r->graph, v)], name);
 }
 

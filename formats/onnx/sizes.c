@@ -342,6 +342,7 @@ static const size_rule rules[] = {
     {"ScatterND", own},
     {"Concat", own},
     {"Slice", own},
+    {"Pad", own},
     {"TopK", own},
     {"Range", own},
     {"ConstantOfShape", own},

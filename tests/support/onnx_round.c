@@ -126,12 +126,20 @@ void edit_file(const fixture *f, edit *change)
     free(data);
 }
 
+static void remove_notes_of(WeftOnnx__GraphProto *graph)
+{
+    for (size_t i = 0; i < graph->n_node; i++) {
+        WeftOnnx__NodeProto *node = graph->node[i];
+        free(node->doc_string);
+        node->doc_string = NULL;
+        for (size_t k = 0; k < node->n_attribute; k++)
+            if (node->attribute[k]->g) remove_notes_of(node->attribute[k]->g);
+    }
+}
+
 static void remove_notes(WeftOnnx__ModelProto *model)
 {
-    for (size_t i = 0; i < model->graph->n_node; i++) {
-        free(model->graph->node[i]->doc_string);
-        model->graph->node[i]->doc_string = NULL;
-    }
+    remove_notes_of(model->graph);
 }
 
 /* ---- Rounds ---- */
