@@ -1,5 +1,5 @@
 /* The expansion of a scan, n copies of its body, which defines it. For what has no loops of its own, such as
- * weft_vmap and exports. O(n times the nodes of the body). */
+ * weft_vmap. O(n times the nodes of the body). */
 #include "scan.h"
 
 #include <stdlib.h>

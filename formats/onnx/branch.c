@@ -1,9 +1,13 @@
-/* If. The branch of a known condition replaces the node. Where data choose, both branches are
- * computed, and each output is selected; so their types must agree, and the gradient passes through
- * the chosen branch. A branch that does not fit the sizes of the inputs is left out, and a run that
- * chooses it fails (see leave_out in model.c). */
+/* If. The branch of a known condition replaces the node. Where data choose, the branches become graphs of
+ * their own, of which a run computes the chosen one (weft_cond), however small they are: what the other
+ * one would do, such as reading an index out of range or dividing by zero, must not matter, nor that
+ * of its derivative. So the types of their outputs must agree. If a branch cannot be such a graph,
+ * both are computed and each output is selected. A branch that does not fit the sizes of the inputs is
+ * left out, and a run that chooses it fails (see leave_out in model.c). */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+
+#include <weft/scan.h>
 
 #include <string.h>
 
@@ -111,11 +115,109 @@ static weft_value select_output(onnx_node *n, const choice *c, size_t i, int *ty
         weft_dtype_name(weft_dtype_of(g, no)), weft_shape_text(b, text[1], sizeof text[1]));
 }
 
+/* ---- Branches that are graphs ---- */
+
+/* A branch, and what it computes. */
+typedef struct branch {
+    onnx_region region;
+    weft_value out[WEFT_MAX_OUTPUTS];
+    int type[WEFT_MAX_OUTPUTS];
+} branch;
+
+/* Whether the graph of a branch may be left out of a run. */
+static bool may_be_left(const weft_graph *g)
+{
+    for (size_t i = 0; i < weft_graph_node_count(g); i++) {
+        const weft_op *op = weft_graph_node(g, i).op;
+        if (op->random || op->updates || op->exchanges) return false;
+    }
+    return true;
+}
+
+/* Maps the nodes of a body in a graph of its own, which the caller frees. */
+static bool map_branch(onnx_node *n, const WeftOnnx__GraphProto *body, branch *b)
+{
+    onnx_import *import = n->import;
+    if (!body || !weft__region_enter(import, &b->region)) return false;
+    import->choices++;
+    onnx_scope *scope = map_body(n, body);
+    import->choices--;
+    bool good = scope != NULL;
+    for (size_t i = 0; good && i < n->n_out; i++) {
+        onnx_value *v = weft__body_output(n, scope, body, i);
+        good = v && !weft_is_value(v->size);
+        if (!good) continue;
+        b->out[i] = weft__import_value(import, v);
+        b->type[i] = v->type;
+        good = !weft__import_failed(import) &&
+               weft_rank_of(b->region.graph, b->out[i]) < WEFT_MAX_RANK;
+    }
+    weft__region_leave(import, &b->region);
+    return good && may_be_left(b->region.graph);
+}
+
+static bool same_types(const branch *a, const branch *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (weft_dtype_of(a->region.graph, a->out[i]) !=
+                weft_dtype_of(b->region.graph, b->out[i]) ||
+            !weft_shape_equal(weft_shape_of(a->region.graph, a->out[i]),
+                              weft_shape_of(b->region.graph, b->out[i])))
+            return false;
+    return true;
+}
+
+static void add_choice(onnx_node *n, weft_value condition, const branch *yes, const branch *no)
+{
+    const onnx_region *a = &yes->region, *b = &no->region;
+    const weft_branch branches[2] = {{a->graph, a->n, a->captures, a->captured, yes->out},
+                                     {b->graph, b->n, b->captures, b->captured, no->out}};
+    weft_value out[WEFT_MAX_OUTPUTS];
+    char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES];
+    memcpy(label, n->import->label, sizeof label);
+    weft__onnx_node_scope(n->import->model, n->proto, own);
+    weft__import_label(n->import, own);
+    weft_cond(n->graph, condition, &branches[0], &branches[1], n->n_out, out);
+    weft__import_label(n->import, label);
+    for (size_t i = 0; i < n->n_out; i++) weft__set_typed(n, i, out[i], yes->type[i]);
+}
+
+/* False, without an error, if a branch cannot be a graph of its own. Half of the outputs of a scan are
+ * for its gradient. */
+static bool choose_graph(onnx_node *n, weft_value condition)
+{
+    onnx_import *import = n->import;
+    const WeftOnnx__GraphProto *bodies[2];
+    branch branches[2] = {{.out = {{0, 0}}}, {.out = {{0, 0}}}};
+    if (n->n_out > WEFT_MAX_OUTPUTS / 2) return false;
+    bool good = true;
+    for (int k = 1; k >= 0 && good; k--) {
+        bodies[k] = weft__body_of(n, names[k]);
+        good = bodies[k] && !is_left_out(import->model, bodies[k]) &&
+               map_branch(n, bodies[k], &branches[k]);
+    }
+    if (good && same_types(&branches[0], &branches[1], n->n_out))
+        add_choice(n, condition, &branches[1], &branches[0]);
+    else
+        good = false;
+    for (int k = 0; k < 2; k++) weft_graph_free(branches[k].region.graph);
+    /* An error of a branch, whose graph is gone. */
+    const weft_status status = import->error.status;
+    if (!good && status != WEFT_NO_MEMORY && status != WEFT_TOO_LARGE &&
+        weft_graph_status(import->graph) == WEFT_OK) {
+        import->error = (weft_error){.status = WEFT_OK};
+        import->failed_branch = NULL;
+    }
+    return good || weft__node_failed(n);
+}
+
+/* ---- The node ---- */
+
 static void choose(onnx_node *n)
 {
     choice c = {.condition = condition(n)};
     char label[ONNX_SCOPE_BYTES], own[ONNX_SCOPE_BYTES];
-    if (weft__node_failed(n) || !map_choice(n, &c)) return;
+    if (weft__node_failed(n) || choose_graph(n, c.condition) || !map_choice(n, &c)) return;
     memcpy(label, n->import->label, sizeof label);
     weft__onnx_node_scope(n->import->model, n->proto, own);
     weft__import_label(n->import, own);

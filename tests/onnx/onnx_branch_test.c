@@ -1,5 +1,5 @@
-/* If on an input: both branches are computed, and the outputs and gradients are those of the chosen
- * one. Branches of different types, and branches that do not fit the inputs. */
+/* If on an input: the outputs and gradients are those of the chosen branch, the only one that runs.
+ * Branches of different types, and branches that do not fit the inputs. */
 #include "onnx_writer.h"
 #include "tests.h"
 
@@ -183,7 +183,32 @@ static void test_left_out(void)
     weft__arena_free(&p);
 }
 
-/* Both branches are computed, so running statistics in one would move without being chosen. */
+/* What would fail, or divide by zero in the gradient, if it ran: indices of 5 where the other branch is
+ * chosen, and roots of negative numbers. */
+static void test_not_chosen(void)
+{
+    static const float negated[N] = {-1, 2, -3}, minus[N] = {-1, -1, -1};
+    static const float first[N] = {1, 1, 1}, three[N] = {3, 0, 0};
+    static const int64_t fives[N] = {5, 5, 5};
+    for (int k = 0; k < 2; k++) {
+        arena p = {.blocks = NULL};
+        written_graph *g = start(&p, WEFT_SCALAR);
+        write_longs(&p, g, "fives", WEFT_SHAPE(N), fives);
+        write_int(&p, write_node(&p, g, "Cast", "c", "one"), "to", ONNX_INT64);
+        write_node(&p, g, "Mul", "one fives", "indices");
+        written_graph *other =
+            k ? body(&p, "Gather", "x indices", "b") : body(&p, "Sqrt", "x", "b");
+        write_if(&p, g, "c", body(&p, "Neg", "x", "a"), other, "y");
+        weft_onnx *m = must_load_written(&p, g, 17, NULL);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+        expect(m, true, negated, minus);
+        if (k) expect(m, false, first, three);
+        weft_onnx_free(m);
+        weft__arena_free(&p);
+    }
+}
+
+/* Running statistics cannot move in a branch that data choose. */
 static void test_statistics(void)
 {
     static const float numbers[N] = {1, 1, 1};
@@ -217,6 +242,7 @@ void onnx_branch_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_branch", NULL, NULL);
     CU_add_test(suite, "the chosen branch and its gradient", test_chosen);
+    CU_add_test(suite, "the other branch does not run", test_not_chosen);
     CU_add_test(suite, "branches in branches", test_nested);
     CU_add_test(suite, "branches of different types", test_types);
     CU_add_test(suite, "branches that do not fit", test_left_out);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # weft export: models, runs and files, read again with the same bits, and its errors. Where Python has the packages
-# onnx and onnxruntime, onnx_runtime.py compares all models and ops with ONNX Runtime; PYTHON names the interpreter.
+# onnx and onnxruntime, onnx_runtime.py compares all models, ops and loops with ONNX Runtime; PYTHON names the interpreter.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
 
@@ -101,7 +101,10 @@ case_ONNX_Runtime_computes_the_same()
     "$python" -c 'import onnx, onnxruntime, numpy' 2>/dev/null ||
         skip "$python has no packages onnx, onnxruntime and numpy"
     mkdir kept
-    WEFT_KEEP_EXPORTS=$PWD/kept "$build/tests/weft_tests" onnx_export >out 2>&1 || fail "onnx_export"
+    local suite
+    for suite in onnx_export onnx_export_loop; do
+        WEFT_KEEP_EXPORTS=$PWD/kept "$build/tests/weft_tests" $suite >out 2>&1 || fail "$suite"
+    done
     "$python" "$tests/onnx/onnx_runtime.py" "$weft" kept || fail "onnx_runtime.py"
 }
 

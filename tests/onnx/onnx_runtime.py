@@ -5,8 +5,8 @@ ONNX Runtime computes the same outputs, within 1e-5 of the norm in f32.
     onnx_runtime.py WEFT [KEPT]
 
 WEFT is the program: every model of its list is exported at a small size and at opsets 17 and 23.
-KEPT is a folder of single ops that `WEFT_KEEP_EXPORTS=KEPT weft_tests onnx_export` wrote. Exit
-status 1 if a file fails. Without the packages it prints why it is skipped."""
+KEPT is a folder of single ops and of loops that `WEFT_KEEP_EXPORTS=KEPT weft_tests onnx_export` and
+`onnx_export_loop` wrote. Exit status 1 if a file fails. Without the packages it prints why it is skipped."""
 import json
 import pathlib
 import subprocess
@@ -93,7 +93,7 @@ def check_ops(folder):
             worst = (error, path.name)
     for op, text in sorted(refused.items()):
         print(f"ONNX Runtime does not run {op} for some dtype or an empty input: {text[:120]}")
-    print(f"{len(files)} files of single ops: {failed} fail, worst distance {worst[0]:.3g} of the norm "
+    print(f"{len(files)} files of single ops and loops: {failed} fail, worst distance {worst[0]:.3g} of the norm "
           f"({worst[1]})")
     return failed
 
