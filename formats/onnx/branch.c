@@ -1,8 +1,8 @@
 /* If. The branch of a known condition replaces the node. Where data choose, the branches become graphs of
- * their own, of which a run computes the chosen one (weft_cond), however small they are: what the other
- * one would do, such as reading an index out of range or dividing by zero, must not matter, nor that
- * of its derivative. So the types of their outputs must agree. If a branch cannot be such a graph,
- * both are computed and each output is selected. A branch that does not fit the sizes of the inputs is
+ * their own, of which a run computes the chosen one (weft_cond). This holds for small branches as well:
+ * what the other one would do, such as reading an index out of range, must not matter, and neither must
+ * a division by zero in its derivative. The types of their outputs must agree. If a branch cannot be
+ * such a graph, both are computed and each output is selected. A branch that does not fit the sizes of the inputs is
  * left out, and a run that chooses it fails (see leave_out in model.c). */
 #include "onnx/import.h"
 #include "onnx/ops.h"

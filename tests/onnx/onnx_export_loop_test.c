@@ -397,6 +397,36 @@ static void test_memory(void)
     weft_graph_free(saved);
 }
 
+/* With some changed bytes, a file with loops is refused or read. */
+static void test_changed_bytes(void)
+{
+    fixture f;
+    weft_value in[3], out[6];
+    uint64_t state = 5;
+    round_open(&f);
+    weft_graph *g = weft_graph_new();
+    add_while(g, WEFT_F32, true, true, in, out);
+    add_choice(g, in[2], in[0], out[0], out + 4);
+    CU_ASSERT_EQUAL(weft_onnx_save(g, out, 6, NULL, f.path, NULL, &f.error), WEFT_OK);
+    weft_graph_free(g);
+    FILE *file = fopen(f.path, "rb");
+    char data[1 << 14], changed[sizeof data];
+    const size_t n = fread(data, 1, sizeof data, file);
+    fclose(file);
+    CU_ASSERT_TRUE_FATAL(n < sizeof data);
+    for (int i = 0; i < (TEST_SANITIZED ? 300 : 1500); i++) {
+        weft_error error = {0};
+        memcpy(changed, data, n);
+        for (int k = 0; k < 1 + i % 3; k++)
+            changed[test_random(&state) % n] = (char)test_random(&state);
+        CU_ASSERT_TRUE_FATAL(write_file(f.path, changed, n));
+        weft_onnx *m = weft_onnx_load(f.path, NULL, &error);
+        CU_ASSERT_EQUAL(m != NULL, error.status == WEFT_OK);
+        weft_onnx_free(m);
+    }
+    round_close(&f);
+}
+
 void onnx_export_loop_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_export_loop", NULL, NULL);
@@ -408,5 +438,6 @@ void onnx_export_loop_tests(void)
     CU_add_test(suite, "branches", test_choice);
     CU_add_test(suite, "steps that do not run", test_mask);
     CU_add_test(suite, "an op without a form in a body", test_refused);
+    CU_add_test(suite, "files that are changed", test_changed_bytes);
     CU_add_test(suite, "every allocation fails once", test_memory);
 }
