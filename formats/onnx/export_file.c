@@ -14,13 +14,6 @@
  */
 #define MAX_CONTENTS ((uint64_t)1900 << 20)
 
-void *weft__export_room(export_saving *s, size_t bytes)
-{
-    void *memory = weft__arena_alloc(&s->record.memory, bytes + 1);
-    if (!memory) weft_error_set(s->error, WEFT_NO_MEMORY, s->path, "no memory for its messages");
-    return memory;
-}
-
 /* Bytes of all initializers and constants. */
 static uint64_t content_bytes(const export_saving *s, uint64_t *constants)
 {

@@ -22,7 +22,7 @@ typedef struct export_saving {
     weft_error *error;
 } export_saving;
 
-/* Memory of the record; the sticky error when it is out. */
+/* Memory of the record; the sticky error when it is out. (export_messages.c) */
 void *weft__export_room(export_saving *s, size_t bytes);
 /* Protobuf-c takes texts that are not const, but does not change them. */
 static inline char *export_text(const char *constant)

@@ -9,6 +9,13 @@
 enum { INT_ATTRIBUTE = 2, INTS_ATTRIBUTE = 7, FLOAT_ATTRIBUTE = 1, STRING_ATTRIBUTE = 3 };
 enum { TENSOR_ATTRIBUTE = 4, GRAPH_ATTRIBUTE = 5, EXTERNAL = 1 };
 
+void *weft__export_room(export_saving *s, size_t bytes)
+{
+    void *memory = weft__arena_alloc(&s->record.memory, bytes + 1);
+    if (!memory) weft_error_set(s->error, WEFT_NO_MEMORY, s->path, "no memory for its messages");
+    return memory;
+}
+
 static bool failed(const export_saving *s)
 {
     return s->error->status != WEFT_OK;

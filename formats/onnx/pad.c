@@ -85,9 +85,10 @@ static void pad_to_known(onnx_node *n, weft_value x, const int64_t *before, cons
         return;
     }
     const double value = weft__in_number(n, 2, "value", 0);
-    const weft_value sum = weft_add(g, weft_cast(g, n->in[0]->size, WEFT_F64),
-                                    weft_cast(g, weft__in_element(n, 1, rank + axis), WEFT_F64));
-    const weft_value other = weft_not_equal(g, sum, weft_scalar(g, WEFT_F64, (double)total));
+    const weft_value size = weft_cast(g, n->in[0]->size, WEFT_F64);
+    const weft_value rest = weft_cast(g, weft__in_element(n, 1, rank + axis), WEFT_F64);
+    const weft_value sum = weft_add(g, size, rest), known = weft_scalar(g, WEFT_F64, (double)total);
+    const weft_value other = weft_not_equal(g, sum, known);
     x = weft_pad(g, weft__filled(n, 0, x, value), before, after, value);
     weft__set_typed(n, 0, weft_where(g, weft__unless(g, other), x, x), weft__in_type(n, 0));
 }

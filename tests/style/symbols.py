@@ -22,6 +22,8 @@ HOOKS = ("weft__pass_", "weft__shards_update")
 # Circles of files, or of the files whose paths begin so, and why they stay: see DESIGN.md.
 CIRCLES = [
     ({"graph/ir/graph.c", "graph/ir/name.c"}, "a name belongs to a graph, and a node of a graph has a name"),
+    ({"formats/onnx/export.c", "formats/onnx/export_branch.c", "formats/onnx/export_scan.c"},
+     "a node may have a body, which consists of nodes"),
     ("ops/", "the gradient of an op, and its expansion, are made of other ops"),
 ]
 
