@@ -113,11 +113,15 @@ static weft_value value_from_outside(onnx_import *import, onnx_value *value)
     return weft__import_failed(import) ? WEFT_NO_VALUE : weft__region_capture(import, from);
 }
 
-/* Input i of a node from outside of a region, with what belongs to it. NULL after a failure. */
+/* Input i of a node from outside of a region. What was computed from it or for it there, such as its
+ * bytes, is not its own in the body, where a node may compute the same. NULL after a failure. */
 static onnx_value *operand_from_outside(onnx_import *import, onnx_value *value)
 {
     onnx_value size = {.name = value->name, .value = value->size, .region = value->region};
-    if (!weft_is_value(value->size) && !weft_is_value(value->whole) && !weft_is_value(value->exact))
+    const bool is_byte = value->type == ONNX_UINT8 || value->type == ONNX_INT8;
+    if (value->known || value->initializer || value->weight ||
+        (!is_byte && !weft_is_value(value->size) && !weft_is_value(value->whole) &&
+         !weft_is_value(value->exact) && !value->quantized && !value->byte_op))
         return value;
     onnx_value *own = weft__arena_alloc(&import->memory, sizeof *own);
     if (!own) {
@@ -125,7 +129,9 @@ static onnx_value *operand_from_outside(onnx_import *import, onnx_value *value)
         return NULL;
     }
     *own = *value;
-    own->whole = own->exact = WEFT_NO_VALUE;
+    own->whole = own->exact = own->bytes = WEFT_NO_VALUE;
+    own->quantized = own->scale = own->zero = NULL;
+    own->byte_op = NULL;
     if (weft_is_value(value->size)) own->size = value_from_outside(import, &size);
     return own;
 }

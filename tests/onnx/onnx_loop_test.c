@@ -337,6 +337,65 @@ static void test_nested(void)
     end(&r);
 }
 
+/* ---- Bytes ---- */
+
+/* A convolution in bytes of a value from outside, also outside: y = x + 2 (its result). */
+static written_graph *convolving(arena *p)
+{
+    static const float scale = 0.0625f, result_scale = 0.25f, limit = 2;
+    static const int8_t w[2 * 2 * 9] = {1, -2, 3, 4, -5, 6, 7, -8, 9, 10, -11, 12,
+                                        1, 2,  3, 4, 5,  6, 7, 8,  9, 1,  2,   3,
+                                        4, 5,  6, 7, 8,  9, 1, 2,  3, 4,  5,   6};
+    static const uint8_t zero = 128;
+    static const int8_t no_zero = 0;
+    static const int64_t most = MOST, pads[] = {1, 1, 1, 1};
+    written_graph *g = write_graph(p), *b = write_graph(p);
+    write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(1, 2, 4, 4));
+    write_floats(p, g, "s", WEFT_SCALAR, &scale);
+    write_floats(p, g, "sy", WEFT_SCALAR, &result_scale);
+    write_bytes(p, g, "z", ONNX_UINT8, WEFT_SCALAR, &zero);
+    write_bytes(p, g, "zw", ONNX_INT8, WEFT_SCALAR, &no_zero);
+    write_bytes(p, g, "w", ONNX_INT8, WEFT_SHAPE(2, 2, 3, 3), w);
+    write_longs(p, g, "most", WEFT_SCALAR, &most);
+    write_floats(p, g, "limit", WEFT_SCALAR, &limit);
+    write_node(p, g, "QuantizeLinear", "x s z", "xq");
+    write_ints(p, write_node(p, g, "QLinearConv", "xq s z w s zw sy z", "yq"), "pads", pads, 4);
+    write_node(p, g, "DequantizeLinear", "yq sy z", "outside");
+    write_input(p, b, "i", ONNX_INT64, WEFT_SCALAR);
+    write_input(p, b, "goes", ONNX_BOOL, WEFT_SCALAR);
+    write_input(p, b, "now", ONNX_FLOAT, WEFT_SHAPE(1, 2, 4, 4));
+    write_input(p, b, "count", ONNX_FLOAT, WEFT_SCALAR);
+    write_ints(p, write_node(p, b, "QLinearConv", "xq s z w s zw sy z", "bq"), "pads", pads, 4);
+    write_node(p, b, "DequantizeLinear", "bq sy z", "inside");
+    write_node(p, b, "Add", "now inside", "next");
+    write_node(p, b, "Add", "count one", "counted");
+    write_node(p, b, "Less", "counted limit", "go_on");
+    end_body(p, b, "go_on", NULL);
+    write_output(p, b, "counted");
+    static const float one = 1, nothing = 0;
+    write_floats(p, g, "one", WEFT_SCALAR, &one);
+    write_floats(p, g, "nothing", WEFT_SCALAR, &nothing);
+    write_int(p, write_node(p, g, "ReduceMax", "x", "largest"), "keepdims", 0);
+    write_node(p, g, "Mul", "largest nothing", "first");
+    write_loop(p, g, b, "most - x first", "y n");
+    write_output(p, g, "y");
+    write_output(p, g, "outside");
+    return g;
+}
+
+static void test_bytes(void)
+{
+    float x[32], y[32], outside[32];
+    running r = {.n_out = 0};
+    begin(&r, convolving(&r.memory), false);
+    for (int i = 0; i < 32; i++) x[i] = (float)(i % 7) - 3;
+    run(&r, (const void *[]){x, NULL});
+    weft_session_fetch(r.session, r.out[0], y, sizeof y, NULL);
+    weft_session_fetch(r.session, r.out[1], outside, sizeof outside, NULL);
+    for (int i = 0; i < 32; i++) CU_ASSERT_EQUAL(y[i], x[i] + outside[i] + outside[i]);
+    end(&r);
+}
+
 /* ---- What is refused, or unrolled ---- */
 
 /* A Loop whose end depends on data and whose body changes the shape of its carry, draws random numbers, or
@@ -409,6 +468,7 @@ void onnx_loop_tests(void)
     CU_add_test(suite, "a Loop of many iterations", test_many);
     CU_add_test(suite, "a Scan of many iterations", test_scan);
     CU_add_test(suite, "a Loop in a Loop", test_nested);
+    CU_add_test(suite, "bytes from outside of a Loop", test_bytes);
     CU_add_test(suite, "loops that are refused", test_refusals);
     CU_add_test(suite, "loops that are unrolled", test_unrolled);
 }
