@@ -52,6 +52,8 @@ KERNEL(slice_scatter)
 #include <weft/ops.h>
 #include <weft/source.h>
 
+#include <stdlib.h>
+
 extern const weft_op weft_op_slice, weft_op_slice_scatter;
 
 /* Whether the first and the last element lie in the axis, without overflow for any attribute. */
@@ -106,9 +108,14 @@ static bool infer_slice_scatter(weft_infer *infer)
     weft_shape shape = infer->in[0].shape;
     int axis;
     if (!weft_infer_axis(infer, shape.rank, attr->axis, &axis)) return false;
-    if (attr->step == 0 || attr->size < 0 || shape.dim[axis] != attr->count)
+    if (shape.dim[axis] != attr->count)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "axis %d has %lld elements, the slice %lld",
                                axis, (long long)shape.dim[axis], (long long)attr->count);
+    if (attr->size < 0 || !slice_fits(attr))
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "%lld elements from %lld with step %lld exceed an axis of size %lld",
+                               (long long)attr->count, (long long)attr->begin,
+                               (long long)attr->step, (long long)attr->size);
     shape.dim[axis] = attr->size;
     infer->out[0] = (weft_type){infer->in[0].dtype, shape};
     return true;
@@ -132,6 +139,32 @@ static void onnx_slice(weft_export *e)
                                weft_export_int64s(e, &end, 1), weft_export_int64s(e, &axis, 1),
                                weft_export_int64s(e, &step, 1)};
     e->out[0] = weft_export_node(e, "Slice", in, 5, 1);
+}
+
+/* Zeros around y; with another step than 1, those after it are read where y has no element. */
+static void onnx_slice_scatter(weft_export *e)
+{
+    const slice_attr *attr = e->attr;
+    const bool whole = attr->step == 1 || attr->count <= 1;
+    const int rank = e->in_type[0].shape.rank;
+    int64_t pads[2 * WEFT_MAX_RANK] = {0};
+    pads[attr->axis] = whole && attr->count ? attr->begin : 0;
+    pads[rank + attr->axis] = whole ? attr->size - attr->count - pads[attr->axis] : 1;
+    const weft_operand in[] = {e->in[0], weft_export_int64s(e, pads, 2 * (size_t)rank),
+                               weft_export_scalar(e, e->in_type[0].dtype, 0)};
+    e->out[0] = weft_export_node(e, "Pad", in, 3, 1);
+    int64_t *at = whole ? NULL : malloc((size_t)attr->size * sizeof *at);
+    if (whole) return;
+    if (!at) {
+        weft_export_fail(e, "no memory");
+        return;
+    }
+    for (int64_t i = 0; i < attr->size; i++) at[i] = attr->count;
+    for (int64_t i = 0; i < attr->count; i++) at[attr->begin + i * attr->step] = i;
+    const weft_operand gather[] = {e->out[0], weft_export_int64s(e, at, (size_t)attr->size)};
+    e->out[0] = weft_export_node(e, "Gather", gather, 2, 1);
+    weft_export_int(e, "axis", attr->axis);
+    free(at);
 }
 
 static void source_slice_scatter(weft_source *s)
@@ -172,6 +205,7 @@ static const weft_attr_field slice_fields[] = {
     {"begin", WEFT_ATTR_INT64, offsetof(slice_attr, begin)},
     {"step", WEFT_ATTR_INT64, offsetof(slice_attr, step)},
     {"count", WEFT_ATTR_INT64, offsetof(slice_attr, count)},
+    {"size", WEFT_ATTR_INT64, offsetof(slice_attr, size)}, /* of the axis that is cut */
     {NULL, WEFT_ATTR_INT, 0},
 };
 const weft_op weft_op_slice = {
@@ -204,6 +238,7 @@ const weft_op weft_op_slice_scatter = {
     .kernel = ANY_KERNELS(slice_scatter),
     .takes = WEFT_TAKES_DENSE,
     .source = source_slice_scatter,
+    .onnx = onnx_slice_scatter,
     .batch = weft__batch_axis,
     .vjp = vjp_slice_scatter,
     PASSES(&weft__pass_join_slices),

@@ -20,7 +20,7 @@ static const char without_form[] =
     "quantize_bytes dequantize_bytes add_bytes conv_bytes conv_bytes_depthwise "
     "embedding_quantized "
     "narrow_rows widen_rows conv_grad_weight conv_rows conv_rows_depthwise winograd_weights "
-    "conv_winograd slice_scatter "
+    "conv_winograd "
     "embedding_bag embedding_grad matmul_quantized_grad suppress global_norm ctc "
     "bitcast square_sums root_of_sum require_finite assign blend cache_write "
     "cache_reorder sgd_update momentum_update adam_update exchange_start exchange_wait "
