@@ -109,8 +109,9 @@ bool weft__buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse,
 bool weft__buffers_peak(const weft_plan *plan, uint32_t *interval, size_t *bytes)
 {
     const uint32_t n = (uint32_t)plan->n_intervals;
-    size_t *born = calloc(2 * ((size_t)n + 2), sizeof *born), *gone = born + n + 2, alive = 0;
+    size_t *born = calloc(2 * ((size_t)n + 2), sizeof *born), alive = 0;
     if (!born) return false;
+    size_t *gone = born + n + 2;
     for (size_t i = 0; i < plan->n_buffers; i++) {
         const weft_plan_buffer *b = &plan->buffers[i];
         if (b->first > b->last) continue; /* no step touches it */
