@@ -35,7 +35,7 @@ static void guarded_scan(weft_graph *g, const loop_cell *c, int64_t n, const wef
     const weft_dtype dtype = weft_dtype_of(g, in[0]);
     const size_t before = c->n_carry + c->n_each;
     for (size_t i = 0, k = 0; i < loop_inputs(c); i++, k++) {
-        char name[16];
+        char name[32];
         if (i == before) k++;
         snprintf(name, sizeof name, "x%zu", i);
         body_in[k] = weft_input(b, name, dtype, c->shape[i]);
