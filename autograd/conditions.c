@@ -16,15 +16,6 @@ static bool is_bool_scalar(const weft_graph *g, weft_value v)
            g->values[v.id].type.shape.rank == 0;
 }
 
-/* Takes over the error of a graph that is to become a part of another one. */
-static bool is_good(weft_graph *g, const weft_graph *part)
-{
-    const weft_error *error = weft_graph_error(part);
-    if (error->status != WEFT_OK)
-        weft_graph_fail_in(g, error->where, error->status, "%s", error->message);
-    return error->status == WEFT_OK;
-}
-
 /* ---- While ---- */
 
 /* The carries that weft_while adds. */
@@ -50,7 +41,7 @@ static bool check_while(weft_graph *g, const weft_scan_body *b, const weft_while
                     "the body has `when`, which weft_while sets itself");
     if (b->n_carry && (!b->carry_in || !b->carry_out || !in->carry))
         return fail(g, "weft_while", WEFT_BAD_ARGUMENT, "a list of carries is NULL");
-    if (!is_good(g, b->graph)) return false;
+    if (!scan_is_good(g, b->graph)) return false;
     if (!is_bool_scalar(b->graph, steps->go_on))
         return fail(g, "weft_while", WEFT_BAD_ARGUMENT,
                     "go_on is not a bool scalar of the body's graph");
@@ -121,7 +112,7 @@ static bool check_branch(weft_graph *g, const weft_branch *b, size_t n_out)
 {
     if (!b || !b->graph || (b->n_in && (!b->in || !b->from)) || !b->out)
         return fail(g, "weft_cond", WEFT_BAD_ARGUMENT, "a branch, its graph or a list is NULL");
-    if (!is_good(g, b->graph)) return false;
+    if (!scan_is_good(g, b->graph)) return false;
     for (size_t i = 0; i < n_out; i++)
         if (!weft__graph_owns(b->graph, b->out[i]))
             return fail(g, "weft_cond", WEFT_BAD_ARGUMENT,

@@ -40,6 +40,15 @@ bool weft__scan_mark_dependent(const weft_graph *graph, size_t index, uint8_t *d
 /* An input of a type in a body, without a name. (scan_build.c) */
 weft_value weft__scan_input(weft_graph *body, const weft_type *type);
 
+/* Takes over the error of a graph that is to become a part of another one; whether it has none. */
+static inline bool scan_is_good(weft_graph *g, const weft_graph *part)
+{
+    const weft_error *error = weft_graph_error(part);
+    if (error->status != WEFT_OK)
+        weft_graph_fail_in(g, error->where, error->status, "%s", error->message);
+    return error->status == WEFT_OK;
+}
+
 static inline void scan_no_memory(weft_graph *g)
 {
     weft_graph_fail_in(g, "weft_scan", WEFT_NO_MEMORY, "no memory");

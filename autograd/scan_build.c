@@ -84,11 +84,7 @@ bool weft__scan_check(weft_graph *g, const weft_scan_body *b, const weft_scan_in
         weft_graph_fail_in(g, "weft_scan", WEFT_BAD_ARGUMENT, "%s", wrong);
         return false;
     }
-    const weft_error *error = weft_graph_error(b->graph);
-    if (error->status != WEFT_OK) {
-        weft_graph_fail_in(g, error->where, error->status, "%s", error->message);
-        return false;
-    }
+    if (!scan_is_good(g, b->graph)) return false;
     if (b->n_carry + b->n_out >= 1 && b->n_carry <= WEFT_MAX_OUTPUTS &&
         b->n_out <= WEFT_MAX_OUTPUTS - b->n_carry)
         return true;

@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-/* Marks what depends on the inputs of a scan that are marked; false if out of memory. */
+/* Marks what depends on the inputs of a scan that are marked; false if out of memory. If some steps do not
+ * run, all results depend on what says so, and a last carry on the first one. */
 static bool mark_outputs(const scan_attr *a, const weft_node_info *node, uint8_t *depends)
 {
     const scan_body *b = a->body;
@@ -20,8 +21,11 @@ static bool mark_outputs(const scan_attr *a, const weft_node_info *node, uint8_t
             inner[b->in[i]] |= inner[b->out[i]];
         }
     }
-    for (size_t k = 0; good && k < node->n_out; k++)
-        depends[node->first_out + k] = inner[b->out[k]];
+    const uint8_t runs = good && b->when ? inner[b->in[b->when - 1]] : 0;
+    for (size_t k = 0; good && k < node->n_out; k++) {
+        const bool passes = b->when && k < b->n_carry;
+        depends[node->first_out + k] = inner[b->out[k]] | runs | (passes ? inner[b->in[k]] : 0);
+    }
     free(inner);
     return good;
 }

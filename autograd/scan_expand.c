@@ -69,9 +69,7 @@ static weft_value stack_rows(weft_graph *g, const weft_value *rows, int64_t n)
 {
     const weft_shape one = weft_shape_of(g, rows[0]);
     if (!one.rank) return weft_stack(g, rows, (size_t)n, 0);
-    weft_shape all = {one.rank + 1, {n}};
-    for (int d = 0; d < one.rank; d++) all.dim[d + 1] = one.dim[d];
-    return weft_reshape(g, weft_concat(g, rows, (size_t)n, 0), all);
+    return weft_reshape(g, weft_concat(g, rows, (size_t)n, 0), scan_stack_shape(one, n));
 }
 
 void weft__scan_expand(weft_expand *e)

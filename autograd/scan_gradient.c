@@ -63,8 +63,8 @@ static void copy_nodes(weft_graph *to, const weft_graph *from, weft_value *map)
     free(in);
 }
 
-/* The stack of a carry that came in: an output of the scan. WEFT_NO_VALUE if there is none (see
- * stack_carries in scan.c). */
+/* The stack of a carry that came in: an output of the scan. WEFT_NO_VALUE if it has none (see
+ * weft__scan_list_stored). */
 static weft_value carry_stack(const reversal *r, uint32_t carry)
 {
     const scan_body *b = r->scan->body;
@@ -243,10 +243,7 @@ static void add_reverse(reversal *r)
 /* Whether no error has come up, also in the new body. */
 static bool passed(const reversal *r)
 {
-    const weft_error *error = weft_graph_error(r->g);
-    if (error->status != WEFT_OK)
-        weft_graph_fail_in(r->v->graph, error->where, error->status, "%s", error->message);
-    return weft_graph_status(r->v->graph) == WEFT_OK;
+    return scan_is_good(r->v->graph, r->g) && weft_graph_status(r->v->graph) == WEFT_OK;
 }
 
 void weft__scan_vjp(weft_vjp *v)

@@ -80,9 +80,7 @@ static weft_value stack_of(const scan_lift *l, weft_value v)
         return weft_permute(l->graph, stack_of(l, input_of(l, &node, 0)), all);
     }
     if (node.op == &weft_op_reshape) {
-        const weft_shape one = weft_shape_of(l->body, v);
-        weft_shape all = {one.rank + 1, {l->n}};
-        for (int i = 0; i < one.rank; i++) all.dim[i + 1] = one.dim[i];
+        const weft_shape all = scan_stack_shape(weft_shape_of(l->body, v), l->n);
         return weft_reshape(l->graph, stack_of(l, input_of(l, &node, 0)), all);
     }
     const size_t i = find(l->each, l->n_each, v);

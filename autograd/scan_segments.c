@@ -20,18 +20,11 @@ typedef struct segments {
     weft_value *stacks[2]; /* [n_out] of whole segments, and of the rest */
 } segments;
 
-static weft_shape with_dim(weft_shape one, int64_t n)
-{
-    weft_shape all = {one.rank + 1, {n}};
-    for (int d = 0; d < one.rank && d + 1 < WEFT_MAX_RANK; d++) all.dim[d + 1] = one.dim[d];
-    return all;
-}
-
 /* An input of `one` like a value of the body, or like `n` of them. */
 static weft_value input_like(const segments *s, weft_value value, int64_t n)
 {
     weft_type type = {weft_dtype_of(s->body->graph, value), weft_shape_of(s->body->graph, value)};
-    if (n) type.shape = with_dim(type.shape, n);
+    if (n) type.shape = scan_stack_shape(type.shape, n);
     return weft__scan_input(s->one, &type);
 }
 
@@ -75,7 +68,8 @@ static void take_rows(segments *s, const weft_value *each, bool rest)
         const weft_shape one = weft_shape_of(s->body->graph, s->body->each[i]);
         weft_value x = each[i];
         if (left) x = weft_slice(g, x, 0, from, from + rows, 1);
-        if (!rest) x = weft_reshape(g, x, with_dim(with_dim(one, s->length), s->count));
+        if (!rest)
+            x = weft_reshape(g, x, scan_stack_shape(scan_stack_shape(one, s->length), s->count));
         s->sequences[i] = x;
     }
 }
@@ -87,7 +81,7 @@ static void join_stacks(segments *s, weft_value *stacked)
     const int64_t whole = s->count * s->length;
     for (size_t k = 0; k < s->body->n_out && weft_graph_status(g) == WEFT_OK; k++) {
         const weft_shape one = weft_shape_of(s->body->graph, s->body->out[k]);
-        const weft_value rows = weft_reshape(g, s->stacks[0][k], with_dim(one, whole));
+        const weft_value rows = weft_reshape(g, s->stacks[0][k], scan_stack_shape(one, whole));
         const weft_value rest = s->stacks[1][k];
         weft_value both[2] = {s->body->reverse ? rest : rows, s->body->reverse ? rows : rest};
         stacked[k] = s->n == whole ? rows : weft_concat(g, both, 2, 0);

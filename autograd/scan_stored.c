@@ -63,10 +63,7 @@ static bool append(scan_body *b, const uint8_t *stored, bool cheap)
 /* Whether a stack of n values of this type is possible. */
 static bool can_stack(const weft_type *type, int64_t n)
 {
-    weft_shape all = {type->shape.rank + 1, {n}};
-    if (all.rank > WEFT_MAX_RANK) return false;
-    for (int d = 0; d < type->shape.rank; d++) all.dim[d + 1] = type->shape.dim[d];
-    return weft_shape_numel(all) >= 0;
+    return weft_shape_numel(scan_stack_shape(type->shape, n)) >= 0;
 }
 
 bool weft__scan_list_stored(scan_body *b, int64_t n, bool recompute)

@@ -124,16 +124,6 @@ typedef struct branch {
     int type[WEFT_MAX_OUTPUTS];
 } branch;
 
-/* Whether the graph of a branch may be left out of a run. */
-static bool may_be_left(const weft_graph *g)
-{
-    for (size_t i = 0; i < weft_graph_node_count(g); i++) {
-        const weft_op *op = weft_graph_node(g, i).op;
-        if (op->random || op->updates || op->exchanges) return false;
-    }
-    return true;
-}
-
 /* Maps the nodes of a body in a graph of its own, which the caller frees. */
 static bool map_branch(onnx_node *n, const WeftOnnx__GraphProto *body, branch *b)
 {
@@ -153,7 +143,7 @@ static bool map_branch(onnx_node *n, const WeftOnnx__GraphProto *body, branch *b
                weft_rank_of(b->region.graph, b->out[i]) < WEFT_MAX_RANK;
     }
     weft__region_leave(import, &b->region);
-    return good && may_be_left(b->region.graph);
+    return good && !weft__region_is_random(&b->region);
 }
 
 static bool same_types(const branch *a, const branch *b, size_t n)

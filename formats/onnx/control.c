@@ -236,13 +236,6 @@ typedef struct scan {
     onnx_sequence *stacks;
 } scan;
 
-/* Number i of a list attribute; 0 without it. */
-static int64_t listed(const onnx_node *n, const char *name, size_t i)
-{
-    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
-    return a && i < a->n_ints ? a->ints[i] : 0;
-}
-
 static bool scan_step(onnx_node *n, scan *s, int64_t step)
 {
     onnx_scope *scope = weft__body_scope(n);
@@ -250,9 +243,9 @@ static bool scan_step(onnx_node *n, scan *s, int64_t step)
     for (size_t i = 0; i < s->n_states; i++)
         if (!weft__body_input(n, scope, s->body, i, &s->states[i])) return false;
     for (size_t i = 0; i < s->n_scanned; i++) {
-        const bool reverse =
-            listed(n, "scan_input_directions", i) || (n->opset < 9 && listed(n, "directions", i));
-        const int64_t axis = listed(n, "scan_input_axes", i);
+        const bool reverse = weft__attr_listed(n, "scan_input_directions", i) ||
+                             (n->opset < 9 && weft__attr_listed(n, "directions", i));
+        const int64_t axis = weft__attr_listed(n, "scan_input_axes", i);
         onnx_value at = weft__known_number(n, WEFT_I32, reverse ? s->length - 1 - step : step);
         onnx_value *in[2] = {n->in[s->first + s->n_states + i], &at};
         onnx_value element = {.name = ""};
@@ -290,7 +283,8 @@ static bool scan_start(onnx_node *n, scan *s)
     if (s->n_states > n->n_out)
         return weft__node_fail(n, WEFT_BAD_FILE, "has fewer outputs than states"), false;
     const weft_shape shape = weft__in_shape(n, s->n_states);
-    s->length = shape.dim[weft__node_axis(n, listed(n, "scan_input_axes", 0), shape.rank)];
+    s->length =
+        shape.dim[weft__node_axis(n, weft__attr_listed(n, "scan_input_axes", 0), shape.rank)];
     s->states = weft__arena_alloc(&n->import->memory, (s->n_states + 1) * sizeof *s->states);
     s->stacks = weft__arena_alloc(&n->import->memory, (n->n_out + 1) * sizeof *s->stacks);
     if (!s->states || !s->stacks)
@@ -314,8 +308,8 @@ void weft__map_Scan(onnx_node *n)
         }
         const size_t k = i - s.n_states;
         if (has_out(n, i) &&
-            !weft__sequence_join(n, &s.stacks[k], listed(n, "scan_output_axes", k),
-                                 listed(n, "scan_output_directions", k), &n->out[i]))
+            !weft__sequence_join(n, &s.stacks[k], weft__attr_listed(n, "scan_output_axes", k),
+                                 weft__attr_listed(n, "scan_output_directions", k), &n->out[i]))
             return;
     }
 }

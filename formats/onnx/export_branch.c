@@ -166,9 +166,7 @@ static weft_operand change_axis(export_record *r, const char *type, weft_operand
 static weft_shape out_shape(const export_arm *arm, uint32_t k)
 {
     const weft_shape row = export_shape_of(arm->body, arm->body->out[k]);
-    weft_shape all = {row.rank + 1, {1}};
-    for (int d = 0; d < row.rank; d++) all.dim[d + 1] = row.dim[d];
-    return arm->single && k >= arm->body->n_carry ? all : row;
+    return arm->single && k >= arm->body->n_carry ? scan_stack_shape(row, 1) : row;
 }
 
 /* Adds the nodes of the step, and its results as outputs. */

@@ -1,5 +1,5 @@
 /* Scans as nodes of ONNX, whose bodies are graphs. Where all steps run, and read a sequence, the node
- * is Scan. Where data decide the end, or there is no sequence, it is Loop; then a step gathers its row
+ * is Scan. Where data decide the end, or without a sequence, it is Loop; then a step gathers its row
  * of a sequence. Where a sequence says which steps run, it is Scan with an If in its body. A scan of one
  * such step is If (export_branch.c). O(nodes of the body). */
 #include "onnx/export_scan.h"

@@ -321,6 +321,8 @@ bool weft__region_enter(onnx_import *import, onnx_region *region);
 /* Goes on outside of the region, and in it again. The graph is the caller's to free. */
 void weft__region_leave(onnx_import *import, onnx_region *region);
 void weft__region_resume(onnx_import *import, onnx_region *region);
+/* Whether a node of the region's graph draws random numbers. */
+bool weft__region_is_random(const onnx_region *region);
 /* An input of the region's graph. */
 weft_value weft__region_input(const onnx_region *region, weft_dtype dtype, weft_shape shape);
 /* The input of the region's graph that stands for a value of the graph around it. */
@@ -409,6 +411,8 @@ bool weft__attr_is(const onnx_node *n, const char *name, const char *text,
 const WeftOnnx__AttributeProto *weft__attr_find(const onnx_node *n, const char *name);
 /* Copies at most `capacity` integers and returns their number; -1 after a failure. */
 int weft__attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity);
+/* Number i of a list; 0 without it. */
+int64_t weft__attr_listed(const onnx_node *n, const char *name, size_t i);
 /* An axis of an attribute, from 0; fails outside of [-rank, rank). */
 int weft__attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
 int weft__node_axis(onnx_node *n, int64_t axis, int rank);

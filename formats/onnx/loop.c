@@ -123,13 +123,11 @@ static bool take_results(kept *k, size_t at, size_t i)
 /* Fails if a node of the body cannot be repeated. */
 static bool check_nodes(kept *k)
 {
-    const weft_graph *b = k->region.graph;
-    for (size_t i = 0; i < weft_graph_node_count(b); i++)
-        if (weft_graph_node(b, i).op->random) {
-            weft__node_fail(k->n, WEFT_NO_KERNEL,
-                            "data decide how often its body draws random numbers");
-            return false;
-        }
+    if (weft__region_is_random(&k->region)) {
+        weft__node_fail(k->n, WEFT_NO_KERNEL,
+                        "data decide how often its body draws random numbers");
+        return false;
+    }
     if (k->n_carry + k->n_out <= WEFT_MAX_OUTPUTS) return true;
     weft__node_fail(k->n, WEFT_NO_KERNEL, "has %zu values, expected at most %d",
                     k->n_carry + k->n_out, WEFT_MAX_OUTPUTS);
@@ -315,13 +313,6 @@ void weft__keep_loop(onnx_node *n, int64_t trips)
 
 /* ---- Scan ---- */
 
-/* Number i of a list attribute; 0 without it. */
-static int64_t listed(const onnx_node *n, const char *name, size_t i)
-{
-    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
-    return a && i < a->n_ints ? a->ints[i] : 0;
-}
-
 /* x with axis `from` moved to `to`. */
 static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
 {
@@ -337,7 +328,7 @@ static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
 
 static bool is_reverse(const onnx_node *n, size_t i)
 {
-    return listed(n, "scan_input_directions", i) != 0;
+    return weft__attr_listed(n, "scan_input_directions", i) != 0;
 }
 
 /* Sequence i with its scanned axis in front; all run in the direction of the first. */
@@ -346,7 +337,7 @@ static weft_value sequence(kept *k, size_t i)
     onnx_node *n = k->n;
     weft_value x = operand(k, k->n_carry + i);
     const int rank = weft_shape_of(n->graph, x).rank;
-    const int axis = weft__node_axis(n, listed(n, "scan_input_axes", i), rank);
+    const int axis = weft__node_axis(n, weft__attr_listed(n, "scan_input_axes", i), rank);
     if (weft__node_failed(n)) return WEFT_NO_VALUE;
     x = move_axis(n->graph, x, axis, 0);
     return is_reverse(n, i) == is_reverse(n, 0) ? x : weft_flip(n->graph, x, 0);
@@ -388,8 +379,8 @@ static void add_scan(kept *k)
         }
         weft_value x = k->stacked[at];
         const int rank = weft_shape_of(g, x).rank;
-        const int axis = weft__node_axis(n, listed(n, "scan_output_axes", at), rank);
-        const bool prepended = listed(n, "scan_output_directions", at) != 0;
+        const int axis = weft__node_axis(n, weft__attr_listed(n, "scan_output_axes", at), rank);
+        const bool prepended = weft__attr_listed(n, "scan_output_directions", at) != 0;
         if (prepended != body.reverse) x = weft_flip(g, x, 0);
         weft__set_typed(n, i, move_axis(g, x, 0, axis), k->types[i]);
     }

@@ -144,6 +144,12 @@ int weft__attr_ints(onnx_node *n, const char *name, int64_t *values, int capacit
     return (int)a->n_ints;
 }
 
+int64_t weft__attr_listed(const onnx_node *n, const char *name, size_t i)
+{
+    const WeftOnnx__AttributeProto *a = weft__attr_find(n, name);
+    return a && i < a->n_ints ? a->ints[i] : 0;
+}
+
 int weft__node_axis(onnx_node *n, int64_t axis, int rank)
 {
     if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);

@@ -30,6 +30,13 @@ bool weft__region_enter(onnx_import *import, onnx_region *region)
     return true;
 }
 
+bool weft__region_is_random(const onnx_region *region)
+{
+    for (size_t i = 0; i < weft_graph_node_count(region->graph); i++)
+        if (weft_graph_node(region->graph, i).op->random) return true;
+    return false;
+}
+
 weft_value weft__region_input(const onnx_region *region, weft_dtype dtype, weft_shape shape)
 {
     char name[32];

@@ -20,10 +20,7 @@ static bool same_type(const weft_type *a, const weft_type *b)
 /* The type of n values of a type along a new first dimension. */
 static weft_type stack_of(const weft_type *one, int64_t n)
 {
-    weft_type all = {one->dtype, {one->shape.rank + 1, {n}}};
-    for (int d = 0; d < one->shape.rank && d + 1 < WEFT_MAX_RANK; d++)
-        all.shape.dim[d + 1] = one->shape.dim[d];
-    return all;
+    return (weft_type){one->dtype, scan_stack_shape(one->shape, n)};
 }
 
 static bool check_input(weft_infer *infer, const scan_attr *a, uint32_t i)

@@ -48,6 +48,15 @@ static inline uint32_t scan_inputs(const scan_body *b)
     return b->n_carry + b->n_each + b->n_shared;
 }
 
+/* The shape of n values along a new first dimension. Beyond WEFT_MAX_RANK it is invalid, as
+ * weft_shape_numel says. */
+static inline weft_shape scan_stack_shape(weft_shape one, int64_t n)
+{
+    weft_shape all = {one.rank + 1, {n}};
+    for (int d = 0; d < one.rank && d + 1 < WEFT_MAX_RANK; d++) all.dim[d + 1] = one.dim[d];
+    return all;
+}
+
 /* Whether the loop ends with the first step that does not run. */
 static inline bool scan_is_while(const scan_body *b)
 {

@@ -103,6 +103,17 @@ SIMD_INLINE __m512i bytes_dot(__m512i sum, __m512i x, __m512i w)
 
 #else
 
+/* Inputs of samples. */
+#define IMAGE(...) BYTES({4, {__VA_ARGS__}})
+#define BIAS(n)                                                                                    \
+    {                                                                                              \
+        WEFT_I32, {1, {n}}, -5000, 5000, false                                                     \
+    }
+#define SCALE(n)                                                                                   \
+    {                                                                                              \
+        WEFT_F32, {1, {n}}, 0.0005, 0.01, false                                                    \
+    }
+
 /* The kernels of an op on u8, compiled for f32. */
 #ifdef WEFT_KERNEL_X86
 #define BYTES_KERNELS(name)                                                                        \

@@ -331,15 +331,6 @@ static const conv_bytes_attr
     none = {.rows = CONV_ROWS(CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(0, 0),
                               CONV_PAIR(0, 0), 0),
             .dtype = WEFT_U8};
-#define IMAGE(...) BYTES({4, {__VA_ARGS__}})
-#define BIAS(n)                                                                                    \
-    {                                                                                              \
-        WEFT_I32, {1, {n}}, -5000, 5000, false                                                     \
-    }
-#define SCALE(n)                                                                                   \
-    {                                                                                              \
-        WEFT_F32, {1, {n}}, 0.0005, 0.01, false                                                    \
-    }
 static const weft_sample samples_conv_bytes[] = {
     {&plain, 4, {IMAGE(2, 2, 3, 8), BYTES({3, {1, 2, BYTES_STEP}}), BIAS(5), SCALE(5)}},
     {&padded, 4, {IMAGE(2, 4, 5, 3), BYTES({3, {2, 9, BYTES_STEP}}), BIAS(35), SCALE(35)}},

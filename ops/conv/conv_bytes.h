@@ -28,8 +28,8 @@ typedef struct conv_bytes_attr {
  *
  * x [images, height, width, channels] u8, padded with x_zero. Panels of weights
  * [ceil(columns / 32), steps, 128] u8, steps = kernel height * kernel width * ceil(channels / 4): of
- * each tap and four channels, four bytes for each of 32 columns, zeros where there is no channel or
- * column. bias [columns] i32, which has -x_zero times the sum of a column's weights; scale [columns]
+ * each tap and four channels, four bytes for each of 32 columns, zeros beyond the last channel and the
+ * last column. bias [columns] i32, which has -x_zero times the sum of a column's weights; scale [columns]
  * f32, unless y is i32. */
 extern const weft_op weft_op_conv_bytes;
 /* The same for one weight for each tap and channel: w [kernel height, kernel width, channels] u8;
@@ -44,7 +44,7 @@ static inline int64_t conv_bytes_steps(int64_t taps, int64_t channels)
 /* Packs w [columns, taps, channels] into panels. */
 WEFT_PRIVATE_API void weft__conv_bytes_pack(const int8_t *w, int64_t columns, int64_t taps,
                                             int64_t channels, uint8_t *panels);
-/* A convolution by panels, or by depthwise weights; `scale` is no value if the result is i32. */
+/* A convolution of in[0..n_in-1], by panels or by depthwise weights. */
 WEFT_PRIVATE_API weft_value weft__conv_bytes(weft_graph *graph, const weft_value *in, size_t n_in,
                                              const conv_bytes_attr *attr, bool depthwise);
 

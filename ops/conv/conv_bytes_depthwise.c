@@ -168,15 +168,6 @@ static const conv_bytes_attr
     none = {.rows = CONV_ROWS(CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(0, 0),
                               CONV_PAIR(0, 0), 0),
             .dtype = WEFT_U8};
-#define IMAGE(...) BYTES({4, {__VA_ARGS__}})
-#define BIAS(n)                                                                                    \
-    {                                                                                              \
-        WEFT_I32, {1, {n}}, -5000, 5000, false                                                     \
-    }
-#define SCALE(n)                                                                                   \
-    {                                                                                              \
-        WEFT_F32, {1, {n}}, 0.0005, 0.01, false                                                    \
-    }
 static const weft_sample samples_depthwise[] = {
     {&padded, 4, {IMAGE(2, 4, 5, 3), BYTES({3, {3, 3, 3}}), BIAS(3), SCALE(3)}},
     {&strided, 4, {IMAGE(1, 5, 9, 67), BYTES({3, {3, 3, 67}}), BIAS(67), SCALE(67)}},

@@ -148,6 +148,22 @@ void weft__conv_source_max_pool(weft_source *s)
     if (sizes_fit(s, &z)) weft_source_call_of(s, "max_pool", args, 4);
 }
 
+/* The sizes with which structs of images with innermost channels begin. */
+static int_list list_of(const conv_rows_sizes *z)
+{
+    int_list l = {.n = 0};
+    add(&l, z->images);
+    add_all(&l, z->in, 2);
+    add_all(&l, z->out, 2);
+    add(&l, z->channels);
+    add(&l, z->columns);
+    add_all(&l, z->kernel, 2);
+    add_all(&l, z->stride, 2);
+    add_all(&l, z->dilation, 2);
+    add_all(&l, z->begin, 2);
+    return l;
+}
+
 /* A conv_rows_shape of emit/plain/conv.h. */
 void weft__conv_source_rows(weft_source *s, const char *function)
 {
@@ -155,16 +171,7 @@ void weft__conv_source_rows(weft_source *s, const char *function)
     const weft_call call = {
         .attr = s->attr, .in = s->in, .out = s->out, .n_in = s->n_in, .n_out = s->n_out};
     const conv_rows_sizes z = conv_rows_sizes_of(&call);
-    int_list l = {.n = 0};
-    add(&l, z.images);
-    add_all(&l, z.in, 2);
-    add_all(&l, z.out, 2);
-    add(&l, z.channels);
-    add(&l, z.columns);
-    add_all(&l, z.kernel, 2);
-    add_all(&l, z.stride, 2);
-    add_all(&l, z.dilation, 2);
-    add_all(&l, z.begin, 2);
+    int_list l = list_of(&z);
     const weft_source_arg args[] = {WEFT_ARG_IN(0),
                                     WEFT_ARG_IN(1),
                                     s->n_in > 2 ? WEFT_ARG_IN(2) : WEFT_ARG_NONE,
@@ -184,16 +191,7 @@ void weft__conv_bytes_source(weft_source *s, const char *function)
     const weft_call call = {
         .attr = s->attr, .in = s->in, .out = s->out, .n_in = s->n_in, .n_out = s->n_out};
     const conv_rows_sizes z = conv_rows_sizes_of(&call);
-    int_list l = {.n = 0};
-    add(&l, z.images);
-    add_all(&l, z.in, 2);
-    add_all(&l, z.out, 2);
-    add(&l, z.channels);
-    add(&l, z.columns);
-    add_all(&l, z.kernel, 2);
-    add_all(&l, z.stride, 2);
-    add_all(&l, z.dilation, 2);
-    add_all(&l, z.begin, 2);
+    int_list l = list_of(&z);
     add(&l, a->dtype == WEFT_U8 ? 1 : a->dtype == WEFT_F32 ? 4 : 0);
     add(&l, a->x_zero);
     add(&l, a->y_zero);

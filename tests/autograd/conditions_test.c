@@ -407,6 +407,46 @@ static void test_branches(void)
     weft_graph_free(c.g);
 }
 
+/* Products with the Hessian, forward mode, and a batch whose examples take different branches, next to
+ * the same by weft_where: x^3 if the sum of x is positive, and otherwise sin(x). */
+static void test_branch_derivatives(void)
+{
+    weft_graph *g = weft_graph_new(), *yes = weft_graph_new(), *no = weft_graph_new();
+    const weft_shape shape = WEFT_SHAPE(SIZE);
+    const weft_value x = weft_input(g, "x", WEFT_F64, shape);
+    const weft_value a = weft_input(yes, "a", WEFT_F64, shape);
+    const weft_value b = weft_input(no, "b", WEFT_F64, shape);
+    const weft_value cube = weft_mul(yes, a, weft_square(yes, a)), sine = weft_sin(no, b);
+    const weft_value zero = weft_scalar(g, WEFT_F64, 0), v = random_like(g, x, 5);
+    const weft_value positive = weft_greater(g, weft_sum(g, x, WEFT_ALL_AXES, false), zero);
+    const weft_branch branches[2] = {{yes, 1, &a, &x, &cube}, {no, 1, &b, &x, &sine}};
+    weft_value out[2], targets[8];
+    weft_cond(g, positive, &branches[0], &branches[1], 1, &out[0]);
+    const weft_value other = weft_mul(g, x, weft_square(g, x));
+    out[1] = weft_where(g, positive, other, weft_sin(g, x));
+    const double batch[2][SIZE] = {{0.5, -0.25, 1}, {-0.5, 0.25, -1}};
+    const weft_value xs = weft_constant(g, WEFT_F64, WEFT_SHAPE(2, SIZE), batch);
+    for (int i = 0; i < 2; i++) {
+        const weft_value loss = weft_sum(g, weft_square(g, out[i]), WEFT_ALL_AXES, false);
+        weft_grad(g, loss, &x, 1, &targets[i]);
+        weft_hvp(g, loss, &x, &v, 1, &targets[2 + i]);
+        weft_jvp(g, &out[i], 1, &x, &v, 1, &targets[4 + i]);
+        weft_vmap(g, &out[i], 1, &x, &xs, 1, &targets[6 + i]);
+    }
+    weft_plan *plan;
+    weft_session *s = open_session(g, targets, 8, NULL, NULL, &plan);
+    for (int k = 0; k < 2; k++) {
+        weft_session_feed(s, x, batch[k], sizeof batch[k], NULL);
+        CU_ASSERT_EQUAL(weft_session_run(s, NULL), WEFT_OK);
+        CU_ASSERT_TRUE(pairs_off(g, s, targets, 4) < ROUNDING_F64);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    weft_graph_free(yes);
+    weft_graph_free(no);
+}
+
 /* The Collatz sequence: a branch in the body of a while. */
 static weft_value collatz_next(weft_graph *body, weft_value x)
 {
@@ -528,6 +568,7 @@ void conditions_tests(void)
     CU_add_test(suite, "a batch of whiles", test_while_batch);
     CU_add_test(suite, "while without a bound", test_unbounded);
     CU_add_test(suite, "only the chosen branch runs", test_branches);
+    CU_add_test(suite, "derivatives and batches of branches", test_branch_derivatives);
     CU_add_test(suite, "a branch in a while", test_nested);
     CU_add_test(suite, "what is refused", test_refusals);
 }
