@@ -72,12 +72,14 @@ static weft_status prepare(detector *d, weft_error *error)
     /* Weights never change here, so they are packed once. */
     weft_plan_options options = WEFT_DEFAULTS(weft_plan_options);
     options.fixed_states = true;
+    weft_session_options session = WEFT_DEFAULTS(weft_session_options);
+    session.release_states = true;
     weft_graph *g = weft_graph_new();
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, d->options.file, "out of memory");
     status = weft_onnx_build(g, d->model, 0, d->in, d->out);
     if (status != WEFT_OK && error) *error = *weft_graph_error(g);
     if (status == WEFT_OK) d->plan = weft_plan_new(g, d->out, n_out, &options, error);
-    if (d->plan) d->session = weft_session_new(d->plan, d->params, NULL, error);
+    if (d->plan) d->session = weft_session_new(d->plan, d->params, &session, error);
     weft_graph_free(g);
     return d->session ? WEFT_OK : error->status;
 }

@@ -140,7 +140,7 @@ static weft_status share_weight(const onnx_weight *w, weft_params *params, weft_
     if ((uintptr_t)t.data % WIRE_ALIGNMENT || weft_params_find(params, w->name, NULL) ||
         weft_tensor_bytes(t.dtype, t.shape) < WIRE_LARGE)
         return copy_weight(w, params, error);
-    return weft__params_lend(params, w->name, &t, error);
+    return weft__params_lend(params, w->name, &t, false, error);
 }
 
 static weft_status take_weights(const weft_onnx *model, weft_params *params, const char *where,

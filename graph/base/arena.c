@@ -2,6 +2,7 @@
  * each twice as large as the one before; all are freed together. O(bytes), to zero them. */
 #include "base/arena.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "base/platform.h"
 
 #include <errno.h>
@@ -70,12 +71,16 @@ void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misal
     return NULL;
 }
 
-void *weft__allocator_take_zeros(const weft_allocator *from, size_t bytes, const char *where,
-                                 const char *what, weft_error *error)
+void *weft__allocator_take_zeros(const weft_allocator *from, size_t bytes, bool lazily,
+                                 const char *where, const char *what, weft_error *error)
 {
     bool misaligned = false;
     void *memory = bytes <= SIZE_MAX / 2 ? weft__allocator_take(from, bytes, &misaligned) : NULL;
-    if (memory) return memset(memory, 0, bytes);
+    if (memory && lazily && !from->allocate)
+        weft__os_zero(memory, bytes);
+    else if (memory)
+        memset(memory, 0, bytes);
+    if (memory) return memory;
     if (misaligned)
         weft_error_set(error, WEFT_BAD_ARGUMENT, where,
                        "the allocator's memory for %s is not 64-byte aligned", what);

@@ -36,9 +36,10 @@ WEFT_PRIVATE_API bool weft__allocator_valid(const weft_allocator *from);
 /* Memory of an allocator, with undefined contents. NULL if out of memory or, which then sets
  * *misaligned, if the memory is not 64-byte aligned. */
 void *weft__allocator_take(const weft_allocator *from, size_t bytes, bool *misaligned);
-/* Zeroed memory of an allocator; NULL on failure, with an error of `where` about `what`. */
+/* Zeroed memory of an allocator; NULL on failure, with an error of `where` about `what`. `lazily`: pages
+ * of weft's own memory may come when they are used. */
 WEFT_PRIVATE_API void *weft__allocator_take_zeros(const weft_allocator *from, size_t bytes,
-                                                  const char *where, const char *what,
+                                                  bool lazily, const char *where, const char *what,
                                                   weft_error *error);
 /* Releases memory of that many bytes; NULL is accepted. */
 WEFT_PRIVATE_API void weft__allocator_give(const weft_allocator *from, void *memory, size_t bytes);

@@ -86,11 +86,26 @@ void weft__os_unmap(void *data, size_t bytes)
 void weft__os_forget(void *data, size_t bytes)
 {
 #ifdef MADV_DONTNEED
-    madvise(data, bytes, MADV_DONTNEED);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data;
+    const uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
+    if (first < end) madvise((char *)data + (first - begin), end - first, MADV_DONTNEED);
 #else
     (void)data;
     (void)bytes;
 #endif
+}
+
+void weft__os_zero(void *data, size_t bytes)
+{
+#ifdef __linux__ /* elsewhere pages may keep their contents */
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data;
+    const size_t whole = begin % page ? 0 : bytes / page * page;
+    if (whole && madvise(data, whole, MADV_DONTNEED) == 0) {
+        memset((char *)data + whole, 0, bytes - whole);
+        return;
+    }
+#endif
+    memset(data, 0, bytes);
 }
 
 /* ---- Names ---- */

@@ -131,6 +131,11 @@ void weft__os_forget(void *data, size_t bytes)
     (void)bytes;
 }
 
+void weft__os_zero(void *data, size_t bytes)
+{
+    memset(data, 0, bytes);
+}
+
 /* ---- Names ---- */
 
 bool weft__os_sync_folder(const char *folder)

@@ -179,6 +179,11 @@ void weft__os_forget(void *data, size_t bytes)
     (void)bytes;
 }
 
+void weft__os_zero(void *data, size_t bytes)
+{
+    memset(data, 0, bytes);
+}
+
 ptrdiff_t weft__os_read_line(char **line, size_t *capacity, FILE *file)
 {
     size_t n = 0;

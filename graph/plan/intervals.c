@@ -112,6 +112,21 @@ static bool is_alone(const plan_step *step, const uint8_t *alone)
     return (step->loop && step->loop->shared) || (alone && alone[step->node]);
 }
 
+/* Bytes of states that an interval of the first run may read, and more by one node at most: a session
+ * gives their memory back at its end (run/release.c). */
+#define FIXED_BYTES ((size_t)4 << 20)
+
+static size_t bytes_of_states(const weft_graph *g, const node_record *node)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < node->n_in; i++) {
+        const value_record *root = &g->values[g->values[node->in[i]].root];
+        if (g->nodes[root->node].op == &weft_op_state)
+            bytes += weft_tensor_bytes(root->type.dtype, root->type.shape);
+    }
+    return bytes;
+}
+
 bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed,
                          const uint8_t *alone, weft_error *error)
 {
@@ -121,6 +136,7 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
     double work = 0;
     bool updates = false, exchanges = false, last_alone = false;
     plan_interval *interval = NULL;
+    size_t states = 0; /* bytes that the interval reads of them */
     if (!plan->intervals)
         plan->intervals =
             weft__arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->intervals);
@@ -139,11 +155,13 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
         if (!interval || i == n_fixed ||
             (!step->fused &&
              (is_update != updates || last_alone || is_alone(step, alone) ||
+              (i < n_fixed && states > FIXED_BYTES) ||
               !joins_interval(plan, storage, step, since, written, read, exchanges)))) {
             interval = &plan->intervals[plan->n_intervals++];
             *interval = (plan_interval){.first_step = i};
             since = i;
             work = 0;
+            states = 0;
             updates = is_update;
             exchanges = false;
         }
@@ -152,6 +170,7 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
         interval->n_steps++;
         if (step->phases > interval->phases) interval->phases = step->phases;
         work += count_work(plan, step, i < n_fixed);
+        states += bytes_of_states(plan->graph, node);
         /* A barrier goes before updates: there a run stops if an earlier node failed. */
         interval->serial = work < SERIAL_WORK && !is_update;
         for (size_t k = 0; k < node->n_in; k++) read[storage[node->in[k]]] = i + 1;

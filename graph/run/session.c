@@ -4,10 +4,12 @@
 #include "feeds.h"
 #include "loop.h"
 #include "nonfinite.h"
+#include "release.h"
 #include "team.h"
 #include "watch.h"
 
 #include "base/log.h"
+#include "store/params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,7 @@ struct weft_session {
     feeds feeds;
     const char *no_results; /* why the targets have none; NULL: those of the last run */
     watches watches;
+    releases releases;
 };
 
 /* ---- Binding ---- */
@@ -46,6 +49,7 @@ static bool state_tensor(const weft_session *s, uint32_t root, weft_tensor *tens
     const value_record *v = &s->plan->graph->values[root];
     char have[128], want[128];
     if (!weft_params_find(s->params, v->name ? v->name : "", tensor)) {
+        if (weft__params_check(s->params, v->name, error) != WEFT_OK) return false;
         weft_error_set(error, WEFT_NOT_FOUND, v->name,
                        "not in the parameter store (weft_params_init adds what a graph declares)");
         return false;
@@ -94,9 +98,11 @@ static bool bind_operands(weft_session *s, weft_error *error)
     return true;
 }
 
-static void *take_memory(const weft_session *s, size_t bytes, const char *what, weft_error *error)
+static void *take_memory(const weft_session *s, size_t bytes, const char *what, bool lazily,
+                         weft_error *error)
 {
-    return weft__allocator_take_zeros(&s->allocator, bytes, "weft_session_new", what, error);
+    return weft__allocator_take_zeros(&s->allocator, bytes, lazily, "weft_session_new", what,
+                                      error);
 }
 
 static bool take_arena(weft_session *s, const weft_session_options *o, weft_error *error)
@@ -111,7 +117,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
                        o->arena_bytes, o->arena, bytes);
         return false;
     }
-    s->arena = s->own_arena = take_memory(s, bytes, "an arena", error);
+    s->arena = s->own_arena = take_memory(s, bytes, "an arena", o->release_states, error);
     s->own_arena_bytes = bytes;
     return s->arena != NULL;
 }
@@ -139,7 +145,7 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
                        o->workspace_bytes, o->workspace, s->threads, bytes);
         return false;
     }
-    run->workspace = s->own_workspace = take_memory(s, bytes, "a workspace", error);
+    run->workspace = s->own_workspace = take_memory(s, bytes, "a workspace", false, error);
     s->own_workspace_bytes = bytes;
     return run->workspace != NULL;
 }
@@ -195,6 +201,11 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                     error) == WEFT_OK &&
                take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
                grant(s, &team, error) == WEFT_OK;
+    if (good && o->release_states && s->own_arena && params && plan->fixed_intervals &&
+        !weft__releases_init(&s->releases, plan)) {
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
+        good = false;
+    }
     if (good) {
         s->no_results = has_not_run;
         if (!s->arena_user) weft__feeds_fill_defaults(&s->feeds, plan, s->arena);
@@ -215,6 +226,7 @@ void weft_session_free(weft_session *session)
     weft__feeds_free(&session->feeds);
     weft__profile_free(session->profile);
     weft__watches_free(&session->watches);
+    weft__releases_free(&session->releases);
     free(session);
 }
 
@@ -311,7 +323,7 @@ static bool tensor_for(const weft_session *session, weft_value value, weft_tenso
         value.graph != session->plan->user_tag || !value.id || value.id >= session->plan->n_map
             ? "the value does not belong to the planned graph"
             : "the value cannot be read: expected a target of the plan, or an input or a "
-              "state that it uses");
+              "state that it uses and has not released");
     return false;
 }
 
@@ -474,6 +486,37 @@ static weft_status prepare_inputs(weft_session *s, weft_error *error)
     return weft__feeds_check(&s->feeds, s->plan, 0, error);
 }
 
+/* Whether the session has given back what it is to read now, and the error of `function` that says
+ * so. */
+static bool lacks_states(const weft_session *s, const char *function, weft_error *error)
+{
+    if (!s->releases.begun) return false;
+    weft_error_set(error, WEFT_NOT_FOUND, function,
+                   "the session has given back the memory of states that only its first run reads "
+                   "(release_states)");
+    return true;
+}
+
+/* Whether a run that begins now is the first one, which releases states. */
+static bool releases_states(const weft_session *s, uint32_t until)
+{
+    const executor *x = &s->executor;
+    return s->releases.n && !x->first && !executor_paused(x) &&
+           (s->releases.begun || (until >= s->plan->fixed_intervals && !s->watches.n));
+}
+
+/* The first run up to an interval. */
+static void run_releasing(weft_session *s, uint32_t until, int team, weft_profile *profile,
+                          weft_error *error)
+{
+    executor *x = &s->executor;
+    if (lacks_states(s, "weft_session_run", error) ||
+        weft__releases_run(&s->releases, s->params, x, team, profile, error) != WEFT_OK)
+        return;
+    x->first = s->plan->fixed_intervals;
+    if (x->end < until) weft__executor_run(x, until, team, profile, error);
+}
+
 /* Runs, or goes on, up to an interval. */
 static weft_status run_until(weft_session *session, uint32_t until, weft_error *e)
 {
@@ -486,7 +529,9 @@ static weft_status run_until(weft_session *session, uint32_t until, weft_error *
         return e->status;
     }
     weft_profile *profile = session->profiling ? session->profile : NULL;
-    if (!session->watches.n)
+    if (releases_states(session, until))
+        run_releasing(session, until, team, profile, e);
+    else if (!session->watches.n)
         weft__executor_run(x, until, team, profile, e);
     else
         weft__watches_run(&session->watches, x, until, team, profile, e);
@@ -545,6 +590,7 @@ weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found
         return weft_error_set(found, WEFT_BAD_ARGUMENT, "weft_session_find_nonfinite",
                               "the session is NULL");
     nonfinite_run r = {session, found, WEFT_OK};
+    if (lacks_states(session, "weft_session_find_nonfinite", found)) return found->status;
     weft_status status = prepare_inputs(session, found);
     if (status != WEFT_OK) return status;
     session->no_results = was_searched;

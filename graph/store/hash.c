@@ -47,7 +47,7 @@ uint64_t weft_params_hash(const weft_params *params)
     uint64_t hash = HASH_START;
     for (size_t i = 0; params && i < params->n; i++) {
         const param *p = &params->params[i];
-        if (p->key.kind != WEFT_STATE_MODEL) continue;
+        if (p->key.kind != WEFT_STATE_MODEL || p->released) continue;
         hash = hash_bytes(hash, p->name, strlen(p->name) + 1);
         hash = weft__tensor_hash(hash, &p->tensor);
     }

@@ -4,6 +4,7 @@
 #include "init.h"
 
 #include "base/match.h"
+#include "base/pages.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,17 @@ static bool grow(weft_params *params)
 
 /* ---- Tensors ---- */
 
+/* Smaller tensors are not worth a call of the system. */
+#define RELEASED_BYTES 65536
+
+weft_status weft__params_check(const weft_params *params, const char *name, weft_error *error)
+{
+    const size_t *at = params && name ? weft__name_table_find(&params->names, name) : NULL;
+    if (!at || !params->params[*at].released) return WEFT_OK;
+    return weft_error_set(error, WEFT_NOT_FOUND, name,
+                          "has no numbers: a session has given its memory back (release_states)");
+}
+
 weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                             weft_shape shape, weft_tensor *tensor, weft_error *error)
 {
@@ -134,6 +146,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         if (tensor) *tensor = old;
         return WEFT_OK;
     }
+    if (weft__params_check(params, name, error) != WEFT_OK) return WEFT_NOT_FOUND;
     size_t bytes = weft_tensor_bytes(dtype, shape);
     char *copy = grow(params) ? weft__params_copy_text(name) : NULL;
     params->data.misaligned = false;
@@ -145,23 +158,30 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
                                   "the allocator's memory is not 64-byte aligned");
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
-    params->params[params->n] =
-        (param){copy, weft_state_key_read(copy), weft_tensor_dense(data, dtype, shape), false};
+    params->params[params->n] = (param){.name = copy,
+                                        .key = weft_state_key_read(copy),
+                                        .tensor = weft_tensor_dense(data, dtype, shape),
+                                        .fixed = params->data.from.allocate};
     weft__name_table_put(&params->names, copy, params->n++);
     if (tensor) *tensor = params->params[params->n - 1].tensor;
     return WEFT_OK;
 }
 
 weft_status weft__params_lend(weft_params *params, const char *name, const weft_tensor *tensor,
-                              weft_error *error)
+                              bool fixed, weft_error *error)
 {
     if (weft_params_find(params, name, NULL))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in the store");
+    if (weft__params_check(params, name, error) != WEFT_OK) return WEFT_NOT_FOUND;
     if ((uintptr_t)tensor->data % 64 != 0)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is not 64-byte aligned");
     char *copy = grow(params) ? weft__params_copy_text(name) : NULL;
     if (!copy) return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
-    params->params[params->n] = (param){copy, weft_state_key_read(copy), *tensor, true};
+    params->params[params->n] = (param){.name = copy,
+                                        .key = weft_state_key_read(copy),
+                                        .tensor = *tensor,
+                                        .shared = true,
+                                        .fixed = fixed};
     weft__name_table_put(&params->names, copy, params->n++);
     return WEFT_OK;
 }
@@ -174,10 +194,12 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     size_t before = params->n;
     for (size_t i = 0; i < from->n; i++) {
         const char *name = from->params[i].name;
-        const weft_status status =
+        weft_status status =
             weft_params_find(params, name, NULL)
                 ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
-                : weft__params_lend(params, name, &from->params[i].tensor, error);
+                : weft__params_check(from, name, error);
+        if (status == WEFT_OK)
+            status = weft__params_lend(params, name, &from->params[i].tensor, true, error);
         if (status == WEFT_OK) continue;
         weft__params_truncate(params, before);
         return status;
@@ -188,8 +210,19 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
 bool weft_params_find(const weft_params *params, const char *name, weft_tensor *tensor)
 {
     const size_t *at = params && name ? weft__name_table_find(&params->names, name) : NULL;
-    if (at && tensor) *tensor = params->params[*at].tensor;
-    return at != NULL;
+    if (!at || params->params[*at].released) return false;
+    if (tensor) *tensor = params->params[*at].tensor;
+    return true;
+}
+
+bool weft__params_release(weft_params *params, const char *name)
+{
+    const size_t *at = weft__name_table_find(&params->names, name);
+    param *p = at ? &params->params[*at] : NULL;
+    if (!p || p->fixed || p->released || param_bytes(p) < RELEASED_BYTES) return false;
+    weft__os_forget(p->tensor.data, param_bytes(p));
+    p->released = true;
+    return true;
 }
 
 size_t weft_params_count(const weft_params *params)

@@ -13,6 +13,8 @@ typedef struct param {
     weft_state_key key; /* of the name */
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
     bool shared;        /* the data belong to another store, or to the program */
+    bool fixed;    /* the memory cannot be released: it is another store's, or an allocator's */
+    bool released; /* the memory was given back: the store has no data */
 } param;
 
 typedef struct meta {
@@ -54,9 +56,17 @@ uint64_t weft__tensor_hash(uint64_t hash, const weft_tensor *tensor);
 WEFT_PRIVATE_API weft_params *weft__params_like(const weft_params *params);
 /* Adds a tensor whose data belong to the caller, who must retain them for as long as the store lives:
  * dense, 64-byte aligned, and writable if they are to be trained. WEFT_BAD_ARGUMENT if the data are
- * not aligned, or the store has a tensor of that name. */
+ * not aligned, or the store has a tensor of that name. The numbers of one that is not `fixed` may be
+ * lost: see weft__params_release. */
 WEFT_PRIVATE_API weft_status weft__params_lend(weft_params *params, const char *name,
-                                               const weft_tensor *tensor, weft_error *error);
+                                               const weft_tensor *tensor, bool fixed,
+                                               weft_error *error);
+/* Gives the memory of a large tensor back to the system, unless it belongs to another store or to an
+ * allocator of the program. The store then has no data of that name (weft_params_find), and takes no
+ * new ones. Returns whether it has done so. */
+bool weft__params_release(weft_params *params, const char *name);
+/* WEFT_NOT_FOUND if it has. */
+weft_status weft__params_check(const weft_params *params, const char *name, weft_error *error);
 /* A copy of a text, which the caller frees; NULL if out of memory. */
 char *weft__params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false if out of memory. */

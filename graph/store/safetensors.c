@@ -67,6 +67,15 @@ static size_t list_tensors(selection *s, const weft_params_filter *filter,
     return n;
 }
 
+/* The error of the first tensor whose numbers are gone. */
+static weft_status find_released(const selection *s, size_t n, weft_error *error)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < n; i++)
+        status = weft__params_check(s->params, s->params->params[s->index[i]].name, error);
+    return status;
+}
+
 weft_status weft_params_save_as(const weft_params *params, const char *path,
                                 const weft_params_filter *filter, weft_save_format format,
                                 weft_error *error)
@@ -83,9 +92,11 @@ weft_status weft_params_save_as(const weft_params *params, const char *path,
     const size_t n = s.index && tensors ? list_tensors(&s, filter, tensors) : 0;
     const safetensors_contents contents = {tensors, n, params,
                                            format == WEFT_SAVE_F16 ? "F16" : "BF16"};
-    weft_status status =
-        s.rounded ? weft__safetensors_write(path, &contents, data_of, &s, error)
-                  : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for a list of tensors");
+    weft_status status = find_released(&s, n, error);
+    if (status == WEFT_OK)
+        status = s.rounded ? weft__safetensors_write(path, &contents, data_of, &s, error)
+                           : weft_error_set(error, WEFT_NO_MEMORY, path,
+                                            "no memory for a list of tensors");
     free(tensors);
     free(s.index);
     free(s.rounded);

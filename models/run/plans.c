@@ -77,7 +77,7 @@ static weft_status grow(plan_list *plans, int lane, void **memory, size_t *have,
     if (*memory && bytes <= *have) return WEFT_OK;
     close_sessions(plans, lane);
     weft__allocator_give(&plans->allocator, *memory, *have);
-    *memory = weft__allocator_take_zeros(&plans->allocator, bytes, "session",
+    *memory = weft__allocator_take_zeros(&plans->allocator, bytes, false, "session",
                                          "an arena or workspace that sessions share", error);
     *have = *memory ? bytes : 0;
     return *memory ? WEFT_OK : error->status;

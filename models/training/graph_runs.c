@@ -179,7 +179,7 @@ static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
     if (t->inputs[i] && bytes <= t->input_capacity[i]) return WEFT_OK;
     const weft_allocator *from = &t->plans.allocator;
     weft__allocator_give(from, t->inputs[i], t->input_capacity[i]);
-    t->inputs[i] = weft__allocator_take_zeros(from, bytes, "trainer", "a batch", &t->error);
+    t->inputs[i] = weft__allocator_take_zeros(from, bytes, false, "trainer", "a batch", &t->error);
     t->input_capacity[i] = t->inputs[i] ? bytes : 0;
     return t->inputs[i] ? WEFT_OK : t->error.status;
 }

@@ -360,7 +360,7 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error)
     double seconds;
     weft_params *out = weft_params_new();
     if (!out) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
-    weft_status status = run_once(b, &seconds, error);
+    weft_status status = WEFT_OK; /* the first run may release parameters */
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(b->trial.params); i++) {
         const char *name = weft_params_name(b->trial.params, i);
         weft_tensor tensor;
@@ -368,6 +368,7 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error)
         status = put(out, "param.", name, &tensor, error);
     }
     if (status == WEFT_OK) status = put_inputs(out, b, error);
+    if (status == WEFT_OK) status = run_once(b, &seconds, error);
     if (status == WEFT_OK) status = put_results(out, b, error);
     if (status == WEFT_OK) status = weft_params_save(out, path, NULL, error);
     weft_params_free(out);

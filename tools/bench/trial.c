@@ -26,8 +26,9 @@ weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threa
     weft_status status = t->m.file ? weft_onnx_share_weights(t->m.file, t->params, error) : WEFT_OK;
     if (status == WEFT_OK) status = weft_params_init(t->params, t->m.graph, 1, error);
     if (status != WEFT_OK) return status;
-    t->session = weft_session_new(t->plan, t->params,
-                                  &(weft_session_options){.threads = threads, .seed = 1}, error);
+    const weft_session_options session = {
+        .threads = threads, .seed = 1, .release_states = t->m.plan.fixed_states};
+    t->session = weft_session_new(t->plan, t->params, &session, error);
     return t->session ? feed_all(t, error) : error->status;
 }
 
