@@ -18,7 +18,7 @@ typedef struct releases {
     bool begun; /* the memory of some is gone */
 } releases;
 
-/* Lists the states that only intervals of the first run read, and that are no targets. False: no
+/* Lists the states that only intervals of the first run read, and which are not targets. False: no
  * memory. */
 bool weft__releases_init(releases *r, const weft_plan *plan);
 void weft__releases_free(releases *r);
