@@ -261,45 +261,20 @@ LISTED_DECODE(step, weft_transformer_config, configure, weft_transformer_step)
     "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 source_len=5 target_len=4 encoder_layers=1 "       \
     "decoder_layers=1 max_positions=8"
 
-const weft_model weft__model_transformer = {
-    .name = "transformer",
-    .doc = "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
-    .options = small_options,
-    .n_options = N_OPTIONS,
-    .sizes = PAIR_SIZES(32, 32, 32),
-    .small = SMALL,
-    .exposes_weights = true,
-    .traits = traits,
-    .build = build,
-    .step = step,
-    .encode = encode_sources,
-    .prepare = prepare,
-};
-const weft_model weft__model_transformer_base = {
-    .name = "transformer-base",
-    .doc = "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
-    .options = base_options,
-    .n_options = N_OPTIONS,
-    .sizes = PAIR_SIZES(16, 64, 64),
-    .small = SMALL,
-    .exposes_weights = true,
-    .traits = traits,
-    .build = build,
-    .step = step,
-    .encode = encode_sources,
-    .prepare = prepare,
-};
-const weft_model weft__model_transformer_shared = {
-    .name = "transformer-shared",
-    .doc = "encoder-decoder Transformer whose heads share one projection, with learned positions",
-    .options = shared_options,
-    .n_options = N_OPTIONS,
-    .sizes = PAIR_SIZES(2, 9, 7),
-    .small = SMALL,
-    .exposes_weights = true,
-    .traits = traits,
-    .build = build,
-    .step = step,
-    .encode = encode_sources,
-    .prepare = prepare,
-};
+#define TRANSFORMER(name_, doc_, options_, sizes_)                                                 \
+    {                                                                                              \
+        .name = (name_), .doc = (doc_), .options = (options_), .n_options = N_OPTIONS,             \
+        .sizes = sizes_, .small = SMALL, .exposes_weights = true, .traits = traits,                \
+        .build = build, .step = step, .encode = encode_sources, .prepare = prepare,                \
+    }
+
+const weft_model weft__model_transformer = TRANSFORMER(
+    "transformer", "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
+    small_options, PAIR_SIZES(32, 32, 32));
+const weft_model weft__model_transformer_base = TRANSFORMER(
+    "transformer-base", "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
+    base_options, PAIR_SIZES(16, 64, 64));
+const weft_model weft__model_transformer_shared = TRANSFORMER(
+    "transformer-shared",
+    "encoder-decoder Transformer whose heads share one projection, with learned positions",
+    shared_options, PAIR_SIZES(2, 9, 7));
