@@ -98,6 +98,7 @@ static const struct {
     {"conv_winograd", 0x703c059cd60d1d2eu},
     {"conv_bytes", 0xe5ba3ddd10ce46a5u},
     {"conv_bytes_depthwise", 0x672bdbf58f82afcfu},
+    {"max_pool_bytes", 0xbb2844686e5c95ffu},
     {"max_pool", 0x714e7b31ee202e44u},
     {"average_pool", 0x4ab5c125472714f9u},
     {"softmax", 0xf4aeb8a4977a2343u},

@@ -12,7 +12,7 @@
     X(equal) X(not_equal) X(less) X(less_equal) X(greater) X(greater_equal) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
     X(sum) X(mean) X(prod) X(prod_grad) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(argmin) X(cumsum) X(top_k) X(suppress) \
     X(matmul) X(matmul_tiles) X(matmul_shared) X(panels) X(matmul_panels) X(matmul_quantized) X(matmul_quantized_grad) X(embedding_quantized) X(einsum) X(sdpa) X(sdpa_grad) \
-    X(conv) X(conv_grad_input) X(conv_grad_weight) X(conv_rows) X(conv_rows_depthwise) X(winograd_weights) X(conv_winograd) X(conv_bytes) X(conv_bytes_depthwise) \
+    X(conv) X(conv_grad_input) X(conv_grad_weight) X(conv_rows) X(conv_rows_depthwise) X(winograd_weights) X(conv_winograd) X(conv_bytes) X(conv_bytes_depthwise) X(max_pool_bytes) \
     X(max_pool) X(average_pool) \
     X(softmax) X(log_softmax) X(softmax_grad) X(log_softmax_grad) \
     X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) X(batch_norm) X(batch_norm_grad) \

@@ -41,6 +41,26 @@ static int conv_bytes_pixel(const conv_bytes_shape *s, int n, int i, int j, int 
     return (n * s->in[0] + row) * s->in[1] + column;
 }
 
+/* The maxima of windows; `kind` and what follows it are not used. */
+static void max_pool_bytes(const uint8_t *x, uint8_t *y, const int *shape)
+{
+    const conv_bytes_shape *s = (const conv_bytes_shape *)(const void *)shape;
+    const int taps = s->kernel[0] * s->kernel[1];
+    int n, i, j, c, t, at = 0;
+    for (n = 0; n < s->images; n++)
+        for (i = 0; i < s->out[0]; i++)
+            for (j = 0; j < s->out[1]; j++)
+                for (c = 0; c < s->channels; c++) {
+                    uint8_t best = 0;
+                    for (t = 0; t < taps; t++) {
+                        const int pixel = conv_bytes_pixel(s, n, i, j, t);
+                        const uint8_t byte = pixel < 0 ? 0 : x[pixel * s->channels + c];
+                        best = byte > best ? byte : best;
+                    }
+                    y[at++] = best;
+                }
+}
+
 static void conv_bytes_result(const conv_bytes_shape *s, uint32_t sum, float scale, void *y, int at,
                               double low, double high)
 {

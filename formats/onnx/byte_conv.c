@@ -1,46 +1,13 @@
-/* Convolutions of quantized images by weights of the file, in bytes (ops/conv/conv_bytes.h). Bytes are
- * those of a u8; 128 is added to numbers and zero points of an i8. */
-#include "onnx/quantized.h"
+/* Convolutions of quantized images by weights of the file, in bytes (ops/conv/conv_bytes.h), and sums
+ * of two images. */
+#include "onnx/byte_op.h"
 #include "onnx/tensor.h"
 
-#include "conv/conv_bytes.h"
 #include "quantize/bytes.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A tensor of bytes: scale (byte - zero). */
-typedef struct byte_term {
-    weft_value bytes;
-    double scale;
-    int zero;
-} byte_term;
-
-struct onnx_byte_op {
-    weft_value x;       /* [images, height, width, channels] */
-    weft_value weights; /* of conv_bytes or conv_bytes_depthwise */
-    weft_value bias;    /* i32 [columns] */
-    bool depthwise;
-    conv_bytes_attr attr; /* without the result's fields */
-    float *scale;         /* [columns] of the sums, or NULL */
-    bool bounded;         /* the scaled sums */
-    double low, high;
-    bool adds; /* instead of convolving: the sum of two tensors [images, channels, ...] */
-    byte_term term[2];
-};
-
-/* ---- Images ---- */
-
-static weft_value to_last(weft_graph *g, weft_value x)
-{
-    return weft_rank_of(g, x) == 4 ? weft_permute(g, x, (weft_axes){4, {0, 2, 3, 1}}) : x;
-}
-
-static weft_value to_first(weft_graph *g, weft_value x)
-{
-    return weft_rank_of(g, x) == 4 ? weft_permute(g, x, (weft_axes){4, {0, 3, 1, 2}}) : x;
-}
 
 static int lift_of(int type)
 {
@@ -69,13 +36,13 @@ weft_value weft__bytes_of(weft_graph *g, weft_value x, double scale, double zero
     /* Few channels, as of a picture, are too short for runs of their own. */
     if (weft_rank_of(g, x) == 4 && weft_dim_of(g, x, 1) <= 4)
         return weft__quantize_bytes(g, x, scale, lifted);
-    return to_first(g, weft__quantize_bytes(g, to_last(g, x), scale, lifted));
+    return bytes_to_first(g, weft__quantize_bytes(g, bytes_to_last(g, x), scale, lifted));
 }
 
 weft_value weft__bytes_real(weft_graph *g, weft_value bytes, double scale, double zero, int type)
 {
-    return to_first(g,
-                    weft__dequantize_bytes(g, to_last(g, bytes), scale, (int)zero + lift_of(type)));
+    return bytes_to_first(
+        g, weft__dequantize_bytes(g, bytes_to_last(g, bytes), scale, (int)zero + lift_of(type)));
 }
 
 void weft__set_bytes(onnx_node *n, weft_value bytes, int type)
@@ -204,17 +171,26 @@ static bool set_weights(onnx_node *n, const byte_conv_inputs *in, onnx_byte_op *
 
 /* ---- Convolutions ---- */
 
-static void set_window(const weft_conv_options *o, weft_shape w, conv_rows_attr *a)
+void weft__set_byte_window(const weft_conv_options *o, const int64_t *kernel, conv_rows_attr *a)
 {
     a->kernel = a->stride = a->dilation = a->pad_begin = a->pad_end = (weft_shape){2, {0}};
     for (int d = 0; d < 2; d++) {
-        a->kernel.dim[d] = w.dim[d + 2];
+        a->kernel.dim[d] = kernel[d];
         a->stride.dim[d] = o->stride[d];
         a->dilation.dim[d] = o->dilation[d];
         a->pad_begin.dim[d] = o->pad_begin[d];
         a->pad_end.dim[d] = o->pad_end[d];
     }
-    a->columns = w.dim[0];
+}
+
+onnx_byte_op *weft__new_byte_op(onnx_node *n)
+{
+    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
+    if (c)
+        memset(c, 0, sizeof *c);
+    else
+        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for an op in bytes");
+    return c;
 }
 
 const onnx_byte_op *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
@@ -222,21 +198,21 @@ const onnx_byte_op *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
 {
     if (!can_convolve(n, in, options->groups)) return NULL;
     const weft_shape w = in->w->tensor.shape;
-    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
+    onnx_byte_op *c = weft__new_byte_op(n);
     float *scale = weft__arena_alloc(&n->import->memory, (size_t)w.dim[0] * sizeof *scale);
     if (!c || !scale) {
         weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a convolution");
         return NULL;
     }
-    memset(c, 0, sizeof *c);
     c->depthwise = options->groups > 1;
     c->attr.x_zero = (int32_t)element(in->x_zero, 0, 0) + lift_of(in->x->type);
     if (c->attr.x_zero < 0 || c->attr.x_zero > 255 || !set_weights(n, in, c)) return NULL;
-    set_window(options, w, &c->attr.rows);
+    weft__set_byte_window(options, w.dim + 2, &c->attr.rows);
+    c->attr.rows.columns = w.dim[0];
     for (int64_t o = 0; in->x_scale && o < w.dim[0]; o++)
         scale[o] = (float)element(in->x_scale, 0, 1) * (float)element(in->w_scale, o, 1);
     if (in->x_scale) c->scale = scale;
-    c->x = to_last(n->graph, image_bytes(n, in->x));
+    c->x = bytes_to_last(n->graph, image_bytes(n, in->x));
     return c;
 }
 
@@ -276,9 +252,8 @@ const onnx_byte_op *weft__dequantized_conv(onnx_node *n, const weft_conv_options
 
 /* ---- Sums ---- */
 
-/* Whether a value is in bytes, and its scale and zero point are numbers. */
-static bool read_term(onnx_node *n, const onnx_value *q, onnx_value *scale, onnx_value *zero,
-                      byte_term *t)
+bool weft__byte_term(onnx_node *n, const onnx_value *q, onnx_value *scale, onnx_value *zero,
+                     byte_term *t)
 {
     if (!q || !weft_is_value(q->bytes) || !scale || !fits(n, scale, 1) || !fits(n, zero, 1) ||
         scale->tensor.dtype != WEFT_F32)
@@ -287,25 +262,27 @@ static bool read_term(onnx_node *n, const onnx_value *q, onnx_value *scale, onnx
     return t->scale > 0 && isfinite(t->scale);
 }
 
+bool weft__dequantized_term(onnx_node *n, size_t i, byte_term *term)
+{
+    const onnx_value *v = n->in[i];
+    return !n->folding && n->import->mode != ONNX_TRAINING &&
+           weft__byte_term(n, v->quantized, v->scale, v->zero, term);
+}
+
 static const onnx_byte_op *sum_of(onnx_node *n, const byte_term *a, const byte_term *b)
 {
     if (!weft_shape_equal(weft_shape_of(n->graph, a->bytes), weft_shape_of(n->graph, b->bytes)))
         return NULL;
-    onnx_byte_op *c = weft__arena_alloc(&n->import->memory, sizeof *c);
-    if (!c) {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a sum");
-        return NULL;
-    }
-    *c = (onnx_byte_op){.adds = true, .term = {*a, *b}};
+    onnx_byte_op *c = weft__new_byte_op(n);
+    if (c) *c = (onnx_byte_op){.kind = BYTES_ADDED, .term = {*a, *b}};
     return c;
 }
 
 const onnx_byte_op *weft__dequantized_sum(onnx_node *n)
 {
     byte_term t[2];
-    if (n->folding || n->import->mode == ONNX_TRAINING) return NULL;
     for (size_t i = 0; i < 2; i++)
-        if (!read_term(n, n->in[i]->quantized, n->in[i]->scale, n->in[i]->zero, &t[i])) return NULL;
+        if (!weft__dequantized_term(n, i, &t[i])) return NULL;
     return sum_of(n, &t[0], &t[1]);
 }
 
@@ -314,8 +291,8 @@ const onnx_byte_op *weft__byte_sum(onnx_node *n)
     byte_term t[2];
     if (n->folding) return NULL;
     for (size_t i = 0; i < 2; i++)
-        if (!read_term(n, n->in[3 * i], n->in[3 * i + 1],
-                       has_in(n, 3 * i + 2) ? n->in[3 * i + 2] : NULL, &t[i]))
+        if (!weft__byte_term(n, n->in[3 * i], n->in[3 * i + 1],
+                             has_in(n, 3 * i + 2) ? n->in[3 * i + 2] : NULL, &t[i]))
             return NULL;
     return sum_of(n, &t[0], &t[1]);
 }
@@ -323,8 +300,8 @@ const onnx_byte_op *weft__byte_sum(onnx_node *n)
 static weft_value add(onnx_node *n, const onnx_byte_op *c, const bytes_sum *sum)
 {
     weft_graph *g = n->graph;
-    const weft_value a = to_last(g, c->term[0].bytes), b = to_last(g, c->term[1].bytes);
-    return to_first(g, weft__add_bytes(g, a, b, sum));
+    const weft_value a = bytes_to_last(g, c->term[0].bytes), b = bytes_to_last(g, c->term[1].bytes);
+    return bytes_to_first(g, weft__add_bytes(g, a, b, sum));
 }
 
 void weft__bound_byte_op(onnx_node *n, double low, double high)
@@ -348,7 +325,7 @@ static weft_value convolve(onnx_node *n, const onnx_byte_op *c, const conv_bytes
     weft_graph *g = n->graph;
     weft_value in[4] = {c->x, c->weights, c->bias, WEFT_NO_VALUE};
     if (scale) in[3] = weft_constant(g, WEFT_F32, WEFT_SHAPE(attr->rows.columns), scale);
-    return to_first(g, weft__conv_bytes(g, in, scale ? 4 : 3, attr, c->depthwise));
+    return bytes_to_first(g, weft__conv_bytes(g, in, scale ? 4 : 3, attr, c->depthwise));
 }
 
 weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_op *c, weft_dtype dtype)
@@ -369,14 +346,19 @@ bool weft__set_byte_op(onnx_node *n, const onnx_byte_op *c, size_t scale, int ty
 {
     conv_bytes_attr attr = c->attr;
     double step = 0, zero = 0;
-    if ((!c->scale && !c->adds) || !has_bytes(type) || !weft__in_is_number(n, scale, &step) ||
-        !(step > 0) || !isfinite(step) ||
+    if ((c->kind == BYTES_CONVOLVED && !c->scale) || !has_bytes(type) ||
+        !weft__in_is_number(n, scale, &step) || !(step > 0) || !isfinite(step) ||
         (has_in(n, scale + 1) && !weft__in_is_number(n, scale + 1, &zero)))
         return false;
     const int y_zero = (int)zero + lift_of(type);
     const double low = c->bounded ? bound_byte(c->low, step, y_zero) : 0;
     const double high = c->bounded ? bound_byte(c->high, step, y_zero) : 255;
-    if (c->adds) {
+    if (c->kind == BYTES_KEPT) {
+        if (c->bounded || step != c->term[0].scale || y_zero != c->term[0].zero) return false;
+        weft__set_bytes(n, c->term[0].bytes, type);
+        return true;
+    }
+    if (c->kind == BYTES_ADDED) {
         const bytes_sum sum = {.scale = {c->term[0].scale, c->term[1].scale, step},
                                .zero = {c->term[0].zero, c->term[1].zero, y_zero},
                                .low = (int32_t)low,

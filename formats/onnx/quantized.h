@@ -50,8 +50,8 @@ weft_value weft__dequantized_product(onnx_node *n, bool transposed);
 
 /* ---- Images of bytes (byte_conv.c) ---- */
 
-/* A convolution of an image of bytes by weights of the file, before its sums are scaled; or the sum of two
- * tensors of bytes. */
+/* A convolution of an image of bytes by weights of the file, before its sums are scaled; the sum of two
+ * tensors of bytes; or a tensor of bytes itself. */
 typedef struct onnx_byte_op onnx_byte_op;
 /* The inputs of one: numbers of the inputs of a node, or of those of DequantizeLinear. */
 typedef struct byte_conv_inputs {
@@ -70,6 +70,10 @@ weft_value weft__byte_conv_sums(onnx_node *n, const onnx_byte_op *c, weft_dtype 
 const onnx_byte_op *weft__dequantized_sum(onnx_node *n);
 /* The sum of inputs 0 and 3, bytes whose scales and zero points follow them; or NULL. */
 const onnx_byte_op *weft__byte_sum(onnx_node *n);
+/* Sets output 0 to the maxima of the windows of input 0, an image of bytes with two spatial dimensions,
+ * or what DequantizeLinear made of one; false if input 0 is another value. The padding is not read
+ * (byte_pool.c). */
+bool weft__byte_pool(onnx_node *n, const weft_conv_options *window, const int64_t *kernel);
 /* Sets output 0 to the results, quantized by scale and zero point of inputs `scale` and `scale` + 1;
  * false if these are not numbers, or the type is not of bytes. */
 bool weft__set_byte_op(onnx_node *n, const onnx_byte_op *c, size_t scale, int type);

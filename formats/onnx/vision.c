@@ -245,6 +245,24 @@ static weft_pool_options pool_options(onnx_node *n, const window *w)
     return o;
 }
 
+/* Pads such that the windows are those of ceil_mode, and each lies inside of the padded image. Pads
+ * out of range stay what they are; the pooling refuses them. */
+static void pad_last_window(window *w, const weft_shape *x)
+{
+    for (int i = 0; i < w->rank; i++) {
+        const int64_t in = x->dim[2 + i], reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
+        if (w->begin[i] < 0 || w->end[i] < 0 || w->begin[i] > INT32_MAX || w->end[i] > INT32_MAX ||
+            in + w->begin[i] + w->end[i] < reach)
+            continue;
+        const int64_t free = in + w->begin[i] + w->end[i] - reach;
+        int64_t last = (free + w->stride[i] - 1) / w->stride[i] * w->stride[i];
+        /* A last window that begins after the image is left out. */
+        if (last >= in + w->begin[i]) last -= w->stride[i];
+        const int64_t needed = last + reach - in - w->begin[i];
+        w->end[i] = needed > 0 ? needed : 0;
+    }
+}
+
 /* Places within a channel as places within the image, in f64: storage_order 1 counts columns
  * first. */
 static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
@@ -270,12 +288,22 @@ static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
     return weft_add(g, at, weft_reshape(g, first, channels));
 }
 
+/* The maxima in bytes, if input 0 is a quantised image. */
+static bool pool_bytes(onnx_node *n, window w)
+{
+    const weft_shape x = weft__in_shape(n, 0);
+    if (w.rank != 2 || has_out(n, 1)) return false;
+    if (weft__attr_int(n, "ceil_mode", 0)) pad_last_window(&w, &x);
+    const weft_conv_options o = conv_options(n, &w);
+    return weft__byte_pool(n, &o, w.kernel);
+}
+
 void weft__map_MaxPool(onnx_node *n)
 {
     window w;
     weft_value indices;
     const weft_shape x = weft__in_shape(n, 0);
-    if (!read_window(n, &x, NULL, &w)) return;
+    if (!read_window(n, &x, NULL, &w) || pool_bytes(n, w)) return;
     const weft_pool_options o = pool_options(n, &w);
     const weft_value y =
         weft_max_pool(n->graph, weft__widen(n, weft__in_value(n, 0)), &o, &indices);
@@ -310,24 +338,6 @@ void weft__microsoft_QLinearAveragePool(onnx_node *n)
     const weft_pool_options o = pool_options(n, &w);
     const weft_value y = weft_average_pool(n->graph, weft__quantized_real(n, 0), &o);
     weft__set_quantized_real(n, y, 3, 0);
-}
-
-/* Pads such that the windows are those of ceil_mode, and each lies inside of the padded image. Pads
- * out of range stay what they are; the pooling refuses them. */
-static void pad_last_window(window *w, const weft_shape *x)
-{
-    for (int i = 0; i < w->rank; i++) {
-        const int64_t in = x->dim[2 + i], reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
-        if (w->begin[i] < 0 || w->end[i] < 0 || w->begin[i] > INT32_MAX || w->end[i] > INT32_MAX ||
-            in + w->begin[i] + w->end[i] < reach)
-            continue;
-        const int64_t free = in + w->begin[i] + w->end[i] - reach;
-        int64_t last = (free + w->stride[i] - 1) / w->stride[i] * w->stride[i];
-        /* A last window that begins after the image is left out. */
-        if (last >= in + w->begin[i]) last -= w->stride[i];
-        const int64_t needed = last + reach - in - w->begin[i];
-        w->end[i] = needed > 0 ? needed : 0;
-    }
 }
 
 /* (sum |x|^p)^(1/p) of each window: a mean that counts the padding, times the window's size. */

@@ -36,6 +36,11 @@ extern const weft_op weft_op_conv_bytes;
  * columns is the number of channels. */
 extern const weft_op weft_op_conv_bytes_depthwise;
 
+/* y [images, out height, out width, channels] u8: the largest byte of each window of x [images, height,
+ * width, channels] u8, 0 in a window that lies in the padding alone. Its attribute is a
+ * conv_rows_attr without bounds; columns is the number of channels. */
+extern const weft_op weft_op_max_pool_bytes;
+
 static inline int64_t conv_bytes_steps(int64_t taps, int64_t channels)
 {
     return taps * ((channels + BYTES_EACH - 1) / BYTES_EACH);
@@ -48,12 +53,17 @@ WEFT_PRIVATE_API void weft__conv_bytes_pack(const int8_t *w, int64_t columns, in
 WEFT_PRIVATE_API weft_value weft__conv_bytes(weft_graph *graph, const weft_value *in, size_t n_in,
                                              const conv_bytes_attr *attr, bool depthwise);
 
-/* What both ops share (conv_bytes.c). */
+/* The maxima of the windows of x. */
+WEFT_PRIVATE_API weft_value weft__max_pool_bytes(weft_graph *graph, weft_value x,
+                                                 const conv_rows_attr *window);
+
+/* What these ops share (conv_bytes.c, conv_source.c). */
 extern const weft_attr_field weft__conv_bytes_fields[];
 extern const weft_pass *const weft__conv_bytes_passes[];
 /* Checks image, bias and scale, and sets output 0. */
 bool weft__conv_bytes_infer(weft_infer *infer, int64_t groups);
 void weft__conv_bytes_cost(const weft_call *call, weft_cost *cost);
 void weft__conv_bytes_source(weft_source *s, const char *function);
+void weft__max_pool_bytes_source(weft_source *s);
 
 #endif

@@ -208,6 +208,19 @@ void weft__conv_bytes_source(weft_source *s, const char *function)
         weft_source_call_of(s, function, args, 8);
 }
 
+/* A conv_bytes_shape, without what becomes of sums. */
+void weft__max_pool_bytes_source(weft_source *s)
+{
+    const weft_call call = {
+        .attr = s->attr, .in = s->in, .out = s->out, .n_in = s->n_in, .n_out = s->n_out};
+    const conv_rows_sizes z = conv_rows_sizes_of(&call);
+    int_list l = list_of(&z);
+    add_all(&l, (int64_t[]){1, 0, 0, 0}, 4);
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_INTS(l.at, l.n)};
+    if (fits(s, z.out, z.stride, z.kernel, z.dilation, z.begin, 2))
+        weft_source_call_of(s, "max_pool_bytes", args, 3);
+}
+
 /* A winograd_shape of emit/plain/winograd.h. */
 void weft__conv_source_winograd(weft_source *s)
 {

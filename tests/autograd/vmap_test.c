@@ -23,6 +23,7 @@ static const named_op refused[] = {
     OPS_OF_PASSES,
     {"conv_bytes", "a convolution of quantised models of files"},
     {"conv_bytes_depthwise", "a convolution of quantised models of files"},
+    {"max_pool_bytes", "a pooling of quantised models of files"},
 };
 
 /* Ops whose values differ from those of the loop by rounding. */

@@ -81,9 +81,9 @@ static void set_result(const conv_bytes_attr *a, const weft_tensor *in, size_t n
                                             a->bounded ? (int32_t)a->high : 255, a->y_zero);
 }
 
-/* The byte of channel c that element o of the result reads at a tap. */
+/* The byte of channel c that element o of the result reads at a tap, or `padding`. */
 static int32_t byte_at(const conv_bytes_attr *a, const weft_tensor *x, const weft_tensor *y,
-                       int64_t o, int64_t tap, int64_t c)
+                       int64_t o, int64_t tap, int64_t c, int32_t padding)
 {
     int64_t at[4];
     place_of(&y->shape, o, at);
@@ -91,7 +91,7 @@ static int32_t byte_at(const conv_bytes_attr *a, const weft_tensor *x, const wef
     for (int d = 0; d < 2; d++) {
         const int64_t t = d ? tap % a->kernel.dim[1] : tap / a->kernel.dim[1];
         at[d + 1] = at[d + 1] * a->stride.dim[d] + t * a->dilation.dim[d] - a->pad_begin.dim[d];
-        if (at[d + 1] < 0 || at[d + 1] >= x->shape.dim[d + 1]) return a->x_zero;
+        if (at[d + 1] < 0 || at[d + 1] >= x->shape.dim[d + 1]) return padding;
     }
     return ((const uint8_t *)x->data)[index_of(&x->shape, at)];
 }
@@ -114,7 +114,8 @@ EXACT(conv_bytes)
             for (int64_t c = 0; c < channels; c++) {
                 const int64_t step = column / PANEL * taps * each + t * each + c / 4;
                 const int64_t place = (step * PANEL + column % PANEL) * 4 + c % 4;
-                sum += (uint32_t)(byte_at(a, in, out, o, t, c) * weight_at(&in[1], place));
+                sum +=
+                    (uint32_t)(byte_at(a, in, out, o, t, c, a->x_zero) * weight_at(&in[1], place));
             }
         set_result(a, in, n_in, out, o, sum);
     }
@@ -127,13 +128,28 @@ EXACT(conv_bytes_depthwise)
     for (int64_t o = 0; o < numel(out); o++) {
         uint32_t sum = 0;
         for (int64_t t = 0; t < a->kernel.dim[0] * a->kernel.dim[1]; t++)
-            sum += (uint32_t)(byte_at(a, in, out, o, t, o % a->columns) *
+            sum += (uint32_t)(byte_at(a, in, out, o, t, o % a->columns, a->x_zero) *
                               weight_at(&in[1], t * a->columns + o % a->columns));
         set_result(a, in, n_in, out, o, sum);
     }
 }
 
+EXACT(max_pool_bytes)
+{
+    UNUSED;
+    const conv_bytes_attr *a = attr; /* its first fields */
+    const int64_t taps = a->kernel.dim[0] * a->kernel.dim[1];
+    for (int64_t o = 0; o < numel(out); o++) {
+        int32_t best = 0;
+        for (int64_t t = 0; t < taps; t++) {
+            const int32_t byte = byte_at(a, in, out, o, t, o % a->columns, 0);
+            best = byte > best ? byte : best;
+        }
+        ((uint8_t *)out->data)[o] = (uint8_t)best;
+    }
+}
+
 const exact_reference exact_bytes[] = {
-    ROW(quantize_bytes), ROW(dequantize_bytes),     ROW(add_bytes),
-    ROW(conv_bytes),     ROW(conv_bytes_depthwise), {NULL, NULL},
+    ROW(quantize_bytes),       ROW(dequantize_bytes), ROW(add_bytes), ROW(conv_bytes),
+    ROW(conv_bytes_depthwise), ROW(max_pool_bytes),   {NULL, NULL},
 };

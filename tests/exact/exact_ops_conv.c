@@ -195,6 +195,27 @@ static void draw_conv_bytes(exact_case *c)
         ((float *)scale->data)[i] = (float)exact_number(c, 0, largest);
 }
 
+static void draw_max_pool_bytes(exact_case *c)
+{
+    const bool large = exact_one_of(c, 20);
+    conv_attr window;
+    conv_shapes s = {.x = {4, {0}}};
+    conv_rows_attr attr;
+    memset(&window, 0, sizeof window);
+    memset(&attr, 0, sizeof attr);
+    window.stride.rank = window.dilation.rank = window.pad_begin.rank = window.pad_end.rank = 2;
+    for (int d = 0; d < 2; d++) draw_dimension(c, &window, &s, d, large ? 60 : 20);
+    attr.kernel = WEFT_SHAPE(s.w.dim[2], s.w.dim[3]);
+    attr.stride = window.stride;
+    attr.dilation = window.dilation;
+    attr.pad_begin = window.pad_begin;
+    attr.pad_end = window.pad_end;
+    attr.columns = exact_between(c, 1, !large && exact_one_of(c, 4) ? 300 : 40);
+    memcpy(c->attr.bytes, &attr, sizeof attr);
+    exact_numbers(c, WEFT_U8,
+                  WEFT_SHAPE(exact_between(c, 1, 3), s.x.dim[2], s.x.dim[3], attr.columns), 0, 255);
+}
+
 static void draw_winograd_weights(exact_case *c)
 {
     const int64_t tile = exact_one_of(c, 2) ? 2 : 4;
@@ -233,6 +254,7 @@ const exact_op exact_conv_ops[] = {
     {"conv_rows_depthwise", draw_conv_rows},
     {"conv_bytes", draw_conv_bytes},
     {"conv_bytes_depthwise", draw_conv_bytes},
+    {"max_pool_bytes", draw_max_pool_bytes},
     {"winograd_weights", draw_winograd_weights},
     {"conv_winograd", draw_winograd},
     {NULL, NULL},

@@ -1,4 +1,4 @@
-/* Convolutions and sums of quantised images: they are computed in bytes, and have the values of their
+/* Convolutions, sums and maxima of quantised images: they are computed in bytes, and have the values of their
  * definitions. */
 #include "onnx_writer.h"
 #include "tests.h"
@@ -206,6 +206,59 @@ static void check_dequantized(bool depthwise, int type, bool sum)
     end(&b, m, forward);
 }
 
+/* The maximum of the window of 2 x 3 results, padded by a pixel and with strides of 2, that element i
+ * of a pooling of [COLUMNS, 2, 4] reads. */
+static int32_t largest(const byte_model *m, int i)
+{
+    const int o = i / 8, y = i % 8 / 4, x = i % 4;
+    int32_t best = INT32_MIN;
+    for (int t = 0; t < 6; t++) {
+        const int line = 2 * y + t / 3, pixel = 2 * x + t % 3 - 1;
+        if (line > 2 || pixel < 0 || pixel >= WIDTH) continue;
+        const int32_t result = result_of(m, o * OUT + line * WIDTH + pixel, true, false);
+        best = result > best ? result : best;
+    }
+    return best;
+}
+
+/* A MaxPool of a convolution: of quantised numbers; of dequantised ones, which are quantised again by
+ * the same numbers; and by others. */
+static void check_pool(int type, int form)
+{
+    const int8_t zeros[COLUMNS] = {0};
+    const float other = 0.75f;
+    byte_model b;
+    weft_onnx *m;
+    weft_forward *forward;
+    begin(&b, false, type);
+    arena *p = &b.memory;
+    write_bytes(p, b.g, "zw", ONNX_INT8, WEFT_SHAPE(COLUMNS), zeros);
+    write_floats(p, b.g, "so", WEFT_SCALAR, &other);
+    window(&b, write_node(p, b.g, "QLinearConv", "xq s z w sw zw sy zy b", "q"));
+    if (form) write_node(p, b.g, "DequantizeLinear", "q sy zy", "d");
+    WeftOnnx__NodeProto *pool = write_node(p, b.g, "MaxPool", form ? "d" : "q", form ? "p" : "y");
+    write_ints(p, pool, "kernel_shape", (int64_t[]){2, 3}, 2);
+    write_ints(p, pool, "pads", (int64_t[]){0, 1, 0, 1}, 4);
+    write_ints(p, pool, "strides", (int64_t[]){2, 2}, 2);
+    write_int(p, pool, "ceil_mode", 1);
+    if (form) write_node(p, b.g, "QuantizeLinear", form == 1 ? "p sy zy" : "p so zy", "y");
+    const int32_t *y = run(&b, "max_pool_bytes", 1, &m, &forward);
+    for (int i = 0; i < 8 * COLUMNS; i++) {
+        const int32_t best = largest(&b, i);
+        const float x = b.y_scale * (float)(best - b.y_zero);
+        CU_ASSERT_EQUAL(y[i], form < 2 ? best : quantized(&b, x, other, b.y_zero));
+    }
+    end(&b, m, forward);
+}
+
+static void test_pools(void)
+{
+    for (int form = 0; form < 3; form++) {
+        check_pool(ONNX_UINT8, form);
+        check_pool(ONNX_INT8, form);
+    }
+}
+
 /* A weight that does not fit an i8 after its zero point is subtracted: f64, and the same sums. */
 static void test_wide(void)
 {
@@ -240,5 +293,6 @@ void onnx_bytes_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_bytes", NULL, NULL);
     CU_add_test(suite, "convolutions and sums of quantised images", test_convolutions);
+    CU_add_test(suite, "maxima of quantised images", test_pools);
     CU_add_test(suite, "weights beyond an i8", test_wide);
 }

@@ -17,7 +17,7 @@
 /* Ops without a form in ONNX, and those whose first output only has one. */
 static const char without_form[] =
     " input state constant group matmul_tiles panels matmul_panels matmul_quantized "
-    "quantize_bytes dequantize_bytes add_bytes conv_bytes conv_bytes_depthwise "
+    "quantize_bytes dequantize_bytes add_bytes conv_bytes conv_bytes_depthwise max_pool_bytes "
     "embedding_quantized "
     "narrow_rows widen_rows conv_grad_weight conv_rows conv_rows_depthwise winograd_weights "
     "conv_winograd "
