@@ -51,14 +51,14 @@ __attribute__((target("avx512f,avx512bf16"))) static bool dots_fit(void)
 
 #ifdef WEFT_KERNEL_AMX
 
-/* Whether the processor has tiles of bf16, and the system saves them: Linux does so for a process
+/* Whether the processor has tiles of bf16 and of bytes, and the system saves them: Linux does so for a process
  * that asks for it. */
 static bool tiles_offered(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
-    const unsigned bf16 = 1u << 22, tile = 1u << 24;
+    const unsigned needed = 1u << 22 | 1u << 24 | 1u << 25; /* bf16, tiles, bytes */
     unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & bf16) && (edx & tile) &&
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & needed) == needed &&
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

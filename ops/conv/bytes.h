@@ -114,15 +114,15 @@ SIMD_INLINE __m512i bytes_dot(__m512i sum, __m512i x, __m512i w)
         WEFT_F32, {1, {n}}, 0.0005, 0.01, false                                                    \
     }
 
-/* The kernels of an op on u8, compiled for f32. */
+/* The kernels of an op on u8, compiled for f32; what follows are rows of other instruction sets. */
 #ifdef WEFT_KERNEL_X86
-#define BYTES_KERNELS(name)                                                                        \
+#define BYTES_KERNELS(name, ...)                                                                   \
     {                                                                                              \
         {KERNEL_ROW_(name, base, WEFT_U8, f32)}, {KERNEL_ROW_(name, v3, WEFT_U8, f32)},            \
-            {KERNEL_ROW_(name, v4, WEFT_U8, f32)},                                                 \
+            {KERNEL_ROW_(name, v4, WEFT_U8, f32)} __VA_ARGS__                                      \
     }
 #else
-#define BYTES_KERNELS(name)                                                                        \
+#define BYTES_KERNELS(name, ...)                                                                   \
     {                                                                                              \
         {KERNEL_ROW_(name, base, WEFT_U8, f32)},                                                   \
     }

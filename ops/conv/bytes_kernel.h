@@ -57,44 +57,77 @@ typedef int32_t bytes_four __attribute__((aligned(1), may_alias));
 
 #if defined(__AVX512F__)
 
-/* What is multiplied with and added to 16 sums, of which those of the mask count. */
-typedef struct bytes_half {
-    __m512i bias;
-    __m512 scale;
-    __mmask16 mask;
-} bytes_half;
-
-static inline bytes_half bytes_half_of(const bytes_target *t, int h)
+/* Half `h` of the columns of a panel. */
+static inline __mmask16 bytes_half(const bytes_target *t, int h)
 {
     const int64_t left = t->columns - 16 * h;
-    const __mmask16 mask = left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
-    return (bytes_half){_mm512_maskz_loadu_epi32(mask, t->result->bias + t->column + 16 * h),
-                        _mm512_maskz_loadu_ps(mask, t->result->scale + t->column + 16 * h), mask};
+    return left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
 }
 
-/* As bytes_write, of u8. */
-SIMD_INLINE void bytes_vnni_write(const int rows, const int halves, __m512i (*sum)[2],
-                                  const bytes_target *t)
+/* What 16 sums begin with: the bias, if they become bytes; bytes_write adds it to others. */
+static inline __m512i bytes_first(const bytes_target *t, int h)
 {
-    const __m512 low = _mm512_set1_ps(t->result->low), high = _mm512_set1_ps(t->result->high);
-    const __m512i zero = _mm512_set1_epi32(t->result->zero);
-    bytes_half half[2];
-    SIMD_UNROLL(2)
-    for (int h = 0; h < halves; h++) half[h] = bytes_half_of(t, h);
+    if (t->result->dtype != WEFT_U8) return _mm512_setzero_si512();
+    return _mm512_maskz_loadu_epi32(bytes_half(t, h), t->result->bias + t->column + 16 * h);
+}
+
+/* What makes bytes of sums, for the columns of a panel. */
+typedef struct bytes_finish {
+    __m512 scale[2], most;
+    __m512i zero, low, high, order; /* of 16 bits; two of bytes; of words */
+    __mmask32 mask;
+} bytes_finish;
+
+static inline bytes_finish bytes_finish_of(const bytes_target *t)
+{
+    const bytes_result *r = t->result;
+    bytes_finish f = {.most = _mm512_set1_ps(r->high),
+                      .zero = _mm512_set1_epi16((short)r->zero),
+                      .low = _mm512_set1_epi8((char)((int32_t)r->low + r->zero)),
+                      .high = _mm512_set1_epi8((char)((int32_t)r->high + r->zero)),
+                      .order =
+                          _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+                      .mask = bytes_half(t, 0) | (__mmask32)bytes_half(t, 1) << 16};
+    for (int h = 0; h < 2; h++)
+        f.scale[h] = _mm512_maskz_loadu_ps(bytes_half(t, h), r->scale + t->column + 16 * h);
+    return f;
+}
+
+/* As bytes_write, of u8, of the sums of two rows, which have their bias. Packing bounds them to 16 bits
+ * and to bytes; a NaN becomes the least number. */
+SIMD_INLINE void bytes_finish_rows(const bytes_finish *f, const __m512i *sum, char *y, char *next)
+{
+    __m512i q[4];
+    SIMD_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        const __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[i]), f->scale[i % 2]);
+        q[i] = _mm512_cvtps_epi32(_mm512_min_ps(f->most, x));
+    }
+    const __m512i a = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), f->zero);
+    const __m512i b = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), f->zero);
+    __m512i bytes = _mm512_packus_epi16(a, b);
+    bytes = _mm512_min_epu8(_mm512_max_epu8(bytes, f->low), f->high);
+    bytes = _mm512_permutexvar_epi32(f->order, bytes);
+    const __m256i first = _mm512_castsi512_si256(bytes);
+    const __m256i second = _mm512_extracti64x4_epi64(bytes, 1);
+    if (f->mask == 0xffffffff) {
+        _mm256_storeu_si256((__m256i_u *)(void *)y, first);
+        _mm256_storeu_si256((__m256i_u *)(void *)next, second);
+    } else {
+        _mm256_mask_storeu_epi8(y, f->mask, first);
+        _mm256_mask_storeu_epi8(next, f->mask, second);
+    }
+}
+
+/* The sums of rows in registers as bytes. */
+SIMD_INLINE void bytes_vnni_write(const int rows, __m512i (*sum)[2], const bytes_target *t)
+{
+    const bytes_finish f = bytes_finish_of(t);
     SIMD_UNROLL(BYTES_ROWS)
-    for (int r = 0; r < rows; r++) {
-        SIMD_UNROLL(2)
-        for (int h = 0; h < halves; h++) {
-            __m512 x = _mm512_cvtepi32_ps(_mm512_add_epi32(sum[r][h], half[h].bias));
-            x = _mm512_max_ps(_mm512_mul_ps(x, half[h].scale), low); /* of a NaN: low */
-            const __m512i q = _mm512_cvtps_epi32(_mm512_min_ps(x, high));
-            const __m128i byte = _mm512_cvtepi32_epi8(_mm512_add_epi32(q, zero));
-            char *y = t->y + r * t->y_row + 16 * h;
-            if (half[h].mask == 0xffff)
-                _mm_storeu_si128((__m128i_u *)(void *)y, byte);
-            else
-                _mm_mask_storeu_epi8(y, half[h].mask, byte);
-        }
+    for (int r = 0; r < rows; r += 2) {
+        const int next = r + 1 < rows ? r + 1 : r;
+        const __m512i four[4] = {sum[r][0], sum[r][1], sum[next][0], sum[next][1]};
+        bytes_finish_rows(&f, four, t->y + r * t->y_row, t->y + next * t->y_row);
     }
 }
 
@@ -105,7 +138,10 @@ SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *
     const bytes_runs runs = *given;
     __m512i sum[BYTES_ROWS][2];
     SIMD_UNROLL(BYTES_ROWS)
-    for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm512_setzero_si512();
+    for (int r = 0; r < rows; r++) {
+        sum[r][0] = bytes_first(t, 0);
+        sum[r][1] = bytes_first(t, 1);
+    }
     for (int64_t i = 0; i < runs.lines; i++)
         for (int64_t j = 0; j < runs.taps; j++) {
             /* Three pointers and a distance reach all rows. */
@@ -130,7 +166,7 @@ SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *
             }
         }
     if (t->result->dtype == WEFT_U8) {
-        bytes_vnni_write(rows, halves, sum, t);
+        bytes_vnni_write(rows, sum, t);
         return;
     }
     bytes_sums sums;

@@ -1,5 +1,5 @@
 /* Convolution of images of bytes, as a product of rows with panels of weights (conv_bytes.h,
- * bytes_kernel.h). O(result x taps x channels).
+ * bytes_kernel.h, bytes_tiles.h). O(result x taps x channels).
  *
  * As in conv_rows, the micro-kernel reads the image itself: the patches of a line of pixels lie at
  * equal distances. Where the image is padded, or four channels at a time do not make all of them, a
@@ -9,6 +9,7 @@
 
 #include "bytes_copy.h"
 #include "bytes_kernel.h"
+#include "bytes_tiles.h"
 
 /* Pixels of a tile at most, unless a line has more, and those of a tile that copies few channels, one
  * pixel after the other; tiles wanted; products of a tile at least. */
@@ -130,7 +131,7 @@ KERNEL(conv_bytes)
     }
     const int64_t line = width * p.pixel;
     const bool joined = z->dilation[1] == 1; /* the taps of a line are contiguous */
-    bytes_task(&(bytes_block){
+    const bytes_block block = {
         .x = x,
         .lines = t.lines,
         .width = t.width,
@@ -149,7 +150,8 @@ KERNEL(conv_bytes)
         .y = (char *)call->out[0].data +
              (first_row(&p, &t) * z->columns + t.column) * bytes_size(a->dtype),
         .y_row = z->columns * bytes_size(a->dtype),
-        .y_line = z->out[1] * z->columns * bytes_size(a->dtype)});
+        .y_line = z->out[1] * z->columns * bytes_size(a->dtype)};
+    if (!bytes_tiles_task(&block)) bytes_task(&block);
 }
 
 #else
@@ -347,6 +349,12 @@ static void source_conv_bytes(weft_source *s)
 }
 
 DECLARE_KERNEL_(conv_bytes, f32);
+#ifdef WEFT_KERNEL_AMX
+void WEFT_JOIN(conv_bytes, f32, v4_amx)(const weft_call *, int64_t);
+#define AMX_ROW , [WEFT_ISA_V4_AMX] = {KERNEL_ROW_(conv_bytes, v4_amx, WEFT_U8, f32)}
+#else
+#define AMX_ROW
+#endif
 const weft_op weft_op_conv_bytes = {
     .name = "conv_bytes",
     .doc =
@@ -360,7 +368,7 @@ const weft_op weft_op_conv_bytes = {
     .attr_size = sizeof(conv_bytes_attr),
     .attrs = weft__conv_bytes_fields,
     .infer = infer_conv_bytes,
-    .kernel = BYTES_KERNELS(conv_bytes),
+    .kernel = BYTES_KERNELS(conv_bytes, AMX_ROW),
     .tiles = tiles_conv_bytes,
     .workspace = workspace_conv_bytes,
     .cost = weft__conv_bytes_cost,
