@@ -8,6 +8,8 @@
 #ifndef WEFT_OPS_CONV_BYTES_KERNEL_H
 #define WEFT_OPS_CONV_BYTES_KERNEL_H
 
+#include "kernels/byte_pack.h"
+
 #include "bytes.h"
 
 /* Rows of the micro-kernel. */
@@ -73,41 +75,34 @@ static inline __m512i bytes_first(const bytes_target *t, int h)
 
 /* What makes bytes of sums, for the columns of a panel. */
 typedef struct bytes_finish {
-    __m512 scale[2], most;
-    __m512i zero, low, high, order; /* of 16 bits; two of bytes; of words */
+    __m512 scale[2], high;
+    byte_pack pack;
     __mmask32 mask;
 } bytes_finish;
 
 static inline bytes_finish bytes_finish_of(const bytes_target *t)
 {
     const bytes_result *r = t->result;
-    bytes_finish f = {.most = _mm512_set1_ps(r->high),
-                      .zero = _mm512_set1_epi16((short)r->zero),
-                      .low = _mm512_set1_epi8((char)((int32_t)r->low + r->zero)),
-                      .high = _mm512_set1_epi8((char)((int32_t)r->high + r->zero)),
-                      .order =
-                          _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-                      .mask = bytes_half(t, 0) | (__mmask32)bytes_half(t, 1) << 16};
+    bytes_finish f = {
+        .high = _mm512_set1_ps(r->high),
+        .pack = byte_pack_of(r->zero, (int32_t)r->low + r->zero, (int32_t)r->high + r->zero),
+        .mask = bytes_half(t, 0) | (__mmask32)bytes_half(t, 1) << 16};
     for (int h = 0; h < 2; h++)
         f.scale[h] = _mm512_maskz_loadu_ps(bytes_half(t, h), r->scale + t->column + 16 * h);
     return f;
 }
 
-/* As bytes_write, of u8, of the sums of two rows, which have their bias. Packing bounds them to 16 bits
- * and to bytes; a NaN becomes the least number. */
+/* As bytes_write, of u8, of the sums of two rows, which have their bias. Of a NaN the minimum is the
+ * NaN, and the number the least. */
 SIMD_INLINE void bytes_finish_rows(const bytes_finish *f, const __m512i *sum, char *y, char *next)
 {
     __m512i q[4];
     SIMD_UNROLL(4)
     for (int i = 0; i < 4; i++) {
         const __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[i]), f->scale[i % 2]);
-        q[i] = _mm512_cvtps_epi32(_mm512_min_ps(f->most, x));
+        q[i] = _mm512_cvtps_epi32(_mm512_min_ps(f->high, x));
     }
-    const __m512i a = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), f->zero);
-    const __m512i b = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), f->zero);
-    __m512i bytes = _mm512_packus_epi16(a, b);
-    bytes = _mm512_min_epu8(_mm512_max_epu8(bytes, f->low), f->high);
-    bytes = _mm512_permutexvar_epi32(f->order, bytes);
+    const __m512i bytes = byte_packed(&f->pack, q);
     const __m256i first = _mm512_castsi512_si256(bytes);
     const __m256i second = _mm512_extracti64x4_epi64(bytes, 1);
     if (f->mask == 0xffffffff) {

@@ -1,6 +1,10 @@
 /* quantize_bytes and dequantize_bytes: floats as bytes of one scale and zero point, and back;
- * add_bytes: the sum of two such tensors. O(elements). */
+ * add_bytes: the sum of two such tensors. O(elements).
+ *
+ * A division costs no more than what surrounds it: a product with the reciprocal, corrected by fused
+ * multiply-adds to the same bits, takes as long. */
 #include "bytes.h"
+#include "kernels/byte_pack.h"
 #include "kernels/kernel.h"
 
 typedef struct bytes_attr {
@@ -21,6 +25,33 @@ static inline uint8_t added(float sum, float scale, float low, float high, int32
     x = x > low ? x : low; /* also for a NaN */
     x = x < high ? x : high;
     return (uint8_t)((int32_t)((x + rounder) - rounder) + zero);
+}
+
+/* Sums of neighbours. */
+static void add_neighbours(const bytes_sum *s, const uint8_t *a, const uint8_t *b, int64_t n,
+                           uint8_t *out)
+{
+    const float by[3] = {(float)s->scale[0], (float)s->scale[1], (float)s->scale[2]};
+    const int32_t zero[3] = {s->zero[0], s->zero[1], s->zero[2]};
+    const float low = (float)(s->low - zero[2]), high = (float)(s->high - zero[2]);
+    int64_t i = 0;
+#if defined(__AVX512F__)
+    const byte_pack pack = byte_pack_of(zero[2], s->low, s->high);
+    const __m512i zeros[2] = {_mm512_set1_epi32(zero[0]), _mm512_set1_epi32(zero[1])};
+    for (; i + 64 <= n; i += 64) {
+        __m512i q[4];
+        SIMD_UNROLL(4)
+        for (int k = 0; k < 4; k++) {
+            const __m512i x = _mm512_sub_epi32(byte_lanes(a + i + 16 * k), zeros[0]);
+            const __m512i y = _mm512_sub_epi32(byte_lanes(b + i + 16 * k), zeros[1]);
+            const __m512 sum = _mm512_cvtepi32_ps(x) * by[0] + _mm512_cvtepi32_ps(y) * by[1];
+            /* Of a NaN the minimum is the NaN, and the number the least. */
+            q[k] = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_set1_ps(high), sum / by[2]));
+        }
+        _mm512_storeu_si512(out + i, byte_packed(&pack, q));
+    }
+#endif
+    SIMD_FOR (k, n - i) out[i + k] = ADDED(a[i + k], b[i + k]);
 }
 
 KERNEL(quantize_bytes)
@@ -55,7 +86,7 @@ KERNEL(add_bytes)
         uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];
         const int64_t steps[2] = {w.step[1], w.step[2]};
         if (steps[0] == 1 && steps[1] == 1) {
-            SIMD_FOR (i, w.count) out[i] = ADDED(a[i], b[i]);
+            add_neighbours(s, a, b, w.count, out);
         } else {
             for (int64_t i = 0; i < w.count; i++) out[i] = ADDED(a[i * steps[0]], b[i * steps[1]]);
         }
