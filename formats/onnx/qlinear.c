@@ -154,7 +154,7 @@ void weft__microsoft_QGemm(onnx_node *n)
         weft__node_fail(n, WEFT_NO_KERNEL, "transA is not supported");
         return;
     }
-    weft_value y = weft__integer_product(n, 0, 2, &b);
+    weft_value y = weft_cast(g, weft__integer_product(n, 0, 2, &b), WEFT_F64);
     if (has_in(n, 6)) y = weft_add(g, y, weft_cast(g, weft__in_value(n, 6), WEFT_F64));
     y = weft_mul(g, y, scales(n, 1, 4, 2));
     y = weft_cast(g, weft_mul_scalar(g, y, weft__attr_float(n, "alpha", 1)), WEFT_F32);
@@ -166,15 +166,15 @@ void weft__microsoft_QGemm(onnx_node *n)
 
 static void set_product(onnx_node *n, weft_value y, size_t bias)
 {
-    y = weft_cast(n->graph, y, WEFT_F32);
     weft__set_out(n, 0, has_in(n, bias) ? weft_add(n->graph, y, weft__in_value(n, bias)) : y);
 }
 
 /* Inputs: a, b, their scales, their zero points, and a bias of floats. */
 void weft__microsoft_MatMulIntegerToFloat(onnx_node *n)
 {
-    const weft_value y = weft__integer_product(n, 0, 4, &(byte_factor){.index = 1, .zero = 5});
-    set_product(n, weft_mul(n->graph, y, scales(n, 2, 3, weft_rank_of(n->graph, y))), 6);
+    const byte_rows a = weft__byte_rows(n, 0, 4);
+    const weft_value scale = scales(n, 2, 3, weft__in_shape(n, 0).rank);
+    set_product(n, weft__scaled_product(n, &a, &(byte_factor){.index = 1, .zero = 5}, scale), 6);
 }
 
 /* Inputs: a in floats, b, its scale and zero point, and a bias of floats. */
@@ -182,10 +182,9 @@ void weft__microsoft_DynamicQuantizeMatMul(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const dynamic_quantized a = weft__quantize_dynamically(g, weft__in_value(n, 0));
-    weft_value y = weft__whole_product(n, a.whole, ONNX_UINT8, weft_cast(g, a.zero, WEFT_F64),
-                                       &(byte_factor){.index = 1, .zero = 3});
-    const int rank = weft_rank_of(g, y);
+    const byte_rows rows = {NULL, a.whole, weft_cast(g, a.zero, WEFT_F64), ONNX_UINT8};
+    const int rank = weft__in_shape(n, 0).rank;
     weft_value scale = weft_cast(g, a.scale, WEFT_F64);
     scale = weft_mul(g, scale, weft__quantized_along(n, 2, rank - 1, rank, 1));
-    set_product(n, weft_mul(g, y, scale), 4);
+    set_product(n, weft__scaled_product(n, &rows, &(byte_factor){.index = 1, .zero = 3}, scale), 4);
 }

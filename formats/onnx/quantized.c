@@ -1,4 +1,4 @@
-/* Quantized numbers of ONNX: conversions, and exact matrix products. */
+/* Quantized numbers of ONNX: conversions. */
 #include "onnx/quantized.h"
 #include "onnx/ops.h"
 
@@ -18,8 +18,7 @@ static bool has_few_bits(int type)
     return has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
 }
 
-/* A number, or a vector along an axis of `rank` dimensions, in f64. */
-static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
+weft_value weft__along(weft_graph *g, weft_value x, int axis, int rank)
 {
     x = weft_cast(g, x, WEFT_F64);
     if (weft_rank_of(g, x) != 1 || weft_dim_of(g, x, 0) == 1)
@@ -53,7 +52,7 @@ weft_value weft__quantized_along(onnx_node *n, size_t i, int axis, int rank, dou
 {
     weft_graph *g = n->graph;
     if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
-    const weft_value x = along(g, weft__in_value(n, i), axis, rank);
+    const weft_value x = weft__along(g, weft__in_value(n, i), axis, rank);
     const int64_t block = weft__attr_int(n, "block_size", 0);
     if (weft__node_failed(n) || block == 0 || rank < 2 || weft_rank_of(g, x) != rank) return x;
     return of_blocks(n, x, axis, block);
@@ -120,15 +119,14 @@ void weft__map_QuantizeLinear(onnx_node *n)
     n->out[0].offset = offset;
 }
 
-/* A value of a type of few bits in floats, or in i32. */
-static weft_value whole_of(onnx_node *n, onnx_value *v)
+weft_value weft__whole_of(onnx_node *n, onnx_value *v)
 {
     return weft_is_value(v->whole) ? v->whole : weft__import_value(n->import, v);
 }
 
 weft_value weft__quantized_whole(onnx_node *n, size_t i)
 {
-    return n->folding || weft__node_failed(n) ? weft__in_value(n, i) : whole_of(n, n->in[i]);
+    return n->folding || weft__node_failed(n) ? weft__in_value(n, i) : weft__whole_of(n, n->in[i]);
 }
 
 /* Whether a zero point may be other than zero. */
@@ -225,174 +223,4 @@ weft_value weft__quantized_centred(onnx_node *n, size_t i, size_t zero_point, in
     weft_value x = weft_cast(n->graph, weft__in_value(n, i), WEFT_F64);
     const int rank = weft__in_shape(n, i).rank;
     return weft_sub(n->graph, x, weft__quantized_along(n, zero_point, rank + axis, rank, 0));
-}
-
-/* ---- Products ---- */
-
-weft_value weft__matrix_product(weft_graph *g, weft_value a, weft_value b)
-{
-    const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
-    if (row) a = weft_expand_dims(g, a, 0);
-    if (column) b = weft_expand_dims(g, b, 1);
-    weft_value y = weft_matmul(g, a, b);
-    if (column) y = weft_squeeze(g, y, -1);
-    return row ? weft_squeeze(g, y, column ? -1 : -2) : y;
-}
-
-/* A matrix [k, n] of bytes, with known contents and zero points, as weft_matmul_whole reads it:
- * its rows are padded with their zero points. */
-typedef struct byte_matrix {
-    int64_t k, n, padded;
-    weft_value weight, zero;
-    weft_value sums; /* f64 [n]: of the elements less their zero points, over k */
-} byte_matrix;
-
-/* Rows of the file's matrix that are read together, so that a cache line is read once. */
-#define ROWS_READ 64
-
-/* Whether the contents are known, now that they are needed. */
-static bool is_known(onnx_node *n, onnx_value *v)
-{
-    return weft__import_contents(n->import, v) && v->known;
-}
-
-/* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is not a
- * matrix, or after a failure. */
-static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool transposed,
-                       weft_shape x, byte_matrix *m)
-{
-    const onnx_tensor *t = &matrix->tensor;
-    if (!is_known(n, matrix) || t->shape.rank != 2 || t->dtype != WEFT_I32 ||
-        !has_bytes(matrix->type) || (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
-        return false;
-    m->k = t->shape.dim[transposed];
-    m->n = t->shape.dim[!transposed];
-    m->padded = (m->k + 31) / 32 * 32;
-    const int64_t zeros = zero ? weft_shape_numel(zero->tensor.shape) : 1;
-    if (!m->k || !m->n || x.dim[x.rank - 1] != m->k || (zeros != 1 && zeros != m->n)) return false;
-    const int lift = matrix->type == ONNX_INT8 ? 128 : 0;
-    const int64_t row_step = transposed ? m->k : 1, step = transposed ? 1 : m->n;
-    uint8_t *q = malloc((size_t)(m->n * m->padded)), *z = malloc((size_t)m->n);
-    double *sums = calloc((size_t)m->n, sizeof *sums);
-    for (int64_t row = 0; q && z && sums && row < m->n; row++) {
-        const int at = zero ? (int)onnx_tensor_element(&zero->tensor, zeros == 1 ? 0 : row) : 0;
-        z[row] = (uint8_t)(at + lift);
-        memset(q + row * m->padded, z[row], (size_t)m->padded);
-    }
-    const int32_t *elements = t->data;
-    for (int64_t begin = 0; q && z && sums && begin < m->k; begin += ROWS_READ)
-        for (int64_t row = 0; row < m->n; row++)
-            for (int64_t c = begin; c < m->k && c < begin + ROWS_READ; c++) {
-                const int32_t element = elements[row * row_step + c * step];
-                q[row * m->padded + c] = (uint8_t)(element + lift);
-                sums[row] += element + lift - z[row];
-            }
-    const bool good = q && z && sums;
-    if (good) {
-        weft_graph *g = n->graph;
-        m->weight = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, m->padded), q);
-        m->zero = weft_constant(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
-        m->sums = weft_constant(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
-    } else {
-        weft__node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
-    }
-    free(q);
-    free(z);
-    free(sums);
-    return good;
-}
-
-/* The exact product of a matrix of bytes with a, of a type of bytes, less its zero point, in f64:
- * with a = a' + lift, where a' has the bytes of an i8, (a - zero) b = a' b + (lift - zero) sums of
- * b. */
-static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value zero,
-                               const byte_matrix *m)
-{
-    const int rank = weft_rank_of(g, a);
-    const weft_value lift = weft_scalar(g, WEFT_F64, type == ONNX_UINT8 ? 128 : 0);
-    weft_value x = weft_cast(g, a, WEFT_F64);
-    if (type == ONNX_UINT8) x = weft_sub(g, x, lift);
-    const int64_t none[WEFT_MAX_RANK] = {0};
-    int64_t after[WEFT_MAX_RANK] = {0};
-    after[rank - 1] = m->padded - m->k;
-    if (m->padded > m->k) x = weft_pad(g, x, none, after, 0);
-    const weft_value whole = weft_matmul_whole(g, x, m->weight, m->zero);
-    return weft_add(g, whole, weft_mul(g, weft_sub(g, lift, zero), m->sums));
-}
-
-weft_value weft__whole_product(onnx_node *n, weft_value a, int type, weft_value zero,
-                               const byte_factor *b)
-{
-    weft_graph *g = n->graph;
-    const weft_shape shape = weft_shape_of(g, a);
-    onnx_value *const b_zero = has_in(n, b->zero) ? n->in[b->zero] : NULL;
-    byte_matrix m;
-    if (!n->folding && has_bytes(type) && shape.rank >= 2 &&
-        read_bytes(n, n->in[b->index], b_zero, b->transposed, shape, &m))
-        return byte_product(g, a, type, zero, &m);
-    const weft_value left = weft_sub(g, weft_cast(g, a, WEFT_F64), zero);
-    weft_value right = weft__quantized_centred(n, b->index, b->zero, b->transposed ? -2 : -1);
-    if (b->transposed) right = weft_transpose(g, right, -2, -1);
-    return weft__matrix_product(g, left, right);
-}
-
-weft_value weft__integer_product(onnx_node *n, size_t a, size_t a_zero, const byte_factor *b)
-{
-    const int rank = weft__in_shape(n, a).rank;
-    const weft_value zero = weft__quantized_along(n, a_zero, rank - 2, rank, 0);
-    return weft__whole_product(n, weft__quantized_whole(n, a), weft__in_type(n, a), zero, b);
-}
-
-/* Whether a factor is scaled by one number, or along the axis given. */
-static bool scaled_along(onnx_node *n, const onnx_value *v, int axis)
-{
-    const weft_shape shape = weft_shape_of(n->graph, weft__import_value(n->import, v->scale));
-    return shape.rank <= 1 && (weft_shape_numel(shape) == 1 || v->axis == axis);
-}
-
-weft_value weft__dequantized_product(onnx_node *n, bool transposed)
-{
-    if (n->folding || n->import->mode == ONNX_TRAINING || !has_in(n, 0) || !has_in(n, 1))
-        return WEFT_NO_VALUE;
-    weft_graph *g = n->graph;
-    const onnx_value *a = n->in[0], *b = n->in[1];
-    byte_matrix m;
-    if (!a->quantized || !b->quantized || a->known || !has_bytes(a->quantized->type))
-        return WEFT_NO_VALUE;
-    const weft_value x = whole_of(n, a->quantized);
-    const weft_shape shape = weft_shape_of(g, x);
-    if (shape.rank < 2 || !scaled_along(n, a, -1) || !scaled_along(n, b, transposed ? 0 : 1) ||
-        weft_dtype_of(g, weft__import_value(n->import, a->scale)) != WEFT_F32 ||
-        !read_bytes(n, b->quantized, b->zero, transposed, shape, &m))
-        return WEFT_NO_VALUE;
-    const weft_value zero = a->zero
-                                ? along(g, weft__import_value(n->import, a->zero), -1, shape.rank)
-                                : weft_scalar(g, WEFT_F64, 0);
-    weft_value scale = along(g, weft__import_value(n->import, a->scale), -1, shape.rank);
-    scale = weft_mul(g, scale,
-                     along(g, weft__import_value(n->import, b->scale), shape.rank - 1, shape.rank));
-    return weft_cast(g, weft_mul(g, byte_product(g, x, a->quantized->type, zero, &m), scale),
-                     WEFT_F32);
-}
-
-void weft__map_MatMulInteger(onnx_node *n)
-{
-    weft_value y = weft__integer_product(n, 0, 2, &(byte_factor){.index = 1, .zero = 3});
-    weft__set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
-}
-
-/* Inputs: a, its scale and zero point, b, its scale and zero point, scale and zero point of y. */
-void weft__map_QLinearMatMul(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    weft_value y = weft__integer_product(n, 0, 2, &(byte_factor){.index = 3, .zero = 5});
-    const int rank = weft_rank_of(g, y);
-    const weft_value of_a = weft__quantized_along(n, 1, rank - 2, rank, 1);
-    const weft_value of_b = weft__quantized_along(n, 4, rank - 1, rank, 1);
-    y = weft_mul(g, y, weft_mul(g, of_a, of_b));
-    y = weft_div(g, y, weft__quantized_along(n, 6, rank - 1, rank, 1));
-    weft__set_typed(n, 0,
-                    weft__quantized_round(n, y, weft__quantized_along(n, 7, rank - 1, rank, 0),
-                                          weft__in_type(n, 7)),
-                    weft__in_type(n, 7));
 }

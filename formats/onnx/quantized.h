@@ -7,6 +7,10 @@
 
 /* Quantized numbers of input i, in floats or in i32. */
 weft_value weft__quantized_whole(onnx_node *n, size_t i);
+/* A value of a type of few bits in floats, or in i32. */
+weft_value weft__whole_of(onnx_node *n, onnx_value *value);
+/* A number, or a vector along an axis of `rank` dimensions, in f64. */
+weft_value weft__along(weft_graph *g, weft_value x, int axis, int rank);
 /* Rounds x, adds the zero point and clips to the type; in the dtype of x. */
 weft_value weft__quantized_clip(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Sets output 0 to quantized numbers, given in f32. */
@@ -36,13 +40,22 @@ typedef struct byte_factor {
     size_t index, zero;
     bool transposed;
 } byte_factor;
-/* The exact product of a, whole numbers of a type, and an input, both less their zero points, in
- * f64; that of a is a number, or a vector along its rows, in f64. A matrix of bytes is multiplied
- * as it lies. */
-weft_value weft__whole_product(onnx_node *n, weft_value a, int type, weft_value zero,
-                               const byte_factor *b);
-/* The same of two inputs. */
+/* The left factor of a product: whole numbers of a type, and their zero point, a number or a vector
+ * along the rows, in f64. `value` is the value of the file that has these numbers, or NULL. */
+typedef struct byte_rows {
+    const onnx_value *value;
+    weft_value a, zero;
+    int type;
+} byte_rows;
+/* Input a, and its zero point, which may be absent. */
+byte_rows weft__byte_rows(onnx_node *n, size_t a, size_t zero);
+/* The exact product of two inputs less their zero points, in i32 or f64. A matrix of bytes that the file
+ * has is multiplied in bytes. */
 weft_value weft__integer_product(onnx_node *n, size_t a, size_t a_zero, const byte_factor *b);
+/* The product of rows with input b, less zero points and scaled, in f32. The scale is a number, or a
+ * vector along columns or rows, in f64. */
+weft_value weft__scaled_product(onnx_node *n, const byte_rows *rows, const byte_factor *b,
+                                weft_value scale);
 /* The product of inputs 0 and 1 if both were dequantized: of a tensor of bytes with one scale, and
  * of a known matrix of bytes with a scale for each column or for all. It is computed in whole
  * numbers, and then scaled. WEFT_NO_VALUE for other inputs, or if it is to be differentiated. */

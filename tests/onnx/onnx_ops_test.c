@@ -169,6 +169,11 @@ static void test_function(void)
 
 enum { BYTE_ROWS = 3, BYTE_COLUMNS = 7 };
 
+static bool is_byte_product(const char *op)
+{
+    return !strcmp(op, "matmul_quantized") || !strcmp(op, "conv_bytes");
+}
+
 /* How many nodes multiply with a matrix of bytes. */
 static int byte_products(const weft_onnx *m)
 {
@@ -177,7 +182,7 @@ static int byte_products(const weft_onnx *m)
     int n = 0;
     CU_ASSERT_EQUAL(weft_onnx_build(g, m, 0, in, out), WEFT_OK);
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
-        n += !strcmp(weft_graph_node(g, i).op->name, "matmul_quantized");
+        n += is_byte_product(weft_graph_node(g, i).op->name);
     weft_graph_free(g);
     return n;
 }
