@@ -28,7 +28,7 @@ typedef struct bytes_block {
     const uint8_t *x;
     int64_t lines, width, line_step;
     bytes_runs runs;
-    const uint8_t *panels;
+    const uint8_t *panels, *panels_end; /* end: of all columns */
     int64_t panel_bytes;
     int64_t columns;
     bytes_result result;
@@ -66,16 +66,15 @@ static inline __mmask16 bytes_half(const bytes_target *t, int h)
     return left >= 16 ? 0xffff : left > 0 ? (__mmask16)((1u << left) - 1) : 0;
 }
 
-/* What 16 sums begin with: the bias, if they become bytes; bytes_write adds it to others. */
+/* What 16 sums begin with. */
 static inline __m512i bytes_first(const bytes_target *t, int h)
 {
-    if (t->result->dtype != WEFT_U8) return _mm512_setzero_si512();
     return _mm512_maskz_loadu_epi32(bytes_half(t, h), t->result->bias + t->column + 16 * h);
 }
 
-/* What makes bytes of sums, for the columns of a panel. */
+/* What makes results of sums, for the columns of a panel. */
 typedef struct bytes_finish {
-    __m512 scale[2], high;
+    __m512 scale[2], low, high;
     byte_pack pack;
     __mmask32 mask;
 } bytes_finish;
@@ -84,12 +83,30 @@ static inline bytes_finish bytes_finish_of(const bytes_target *t)
 {
     const bytes_result *r = t->result;
     bytes_finish f = {
+        .low = _mm512_set1_ps(r->low),
         .high = _mm512_set1_ps(r->high),
         .pack = byte_pack_of(r->zero, (int32_t)r->low + r->zero, (int32_t)r->high + r->zero),
         .mask = bytes_half(t, 0) | (__mmask32)bytes_half(t, 1) << 16};
-    for (int h = 0; h < 2; h++)
+    for (int h = 0; r->scale && h < 2; h++)
         f.scale[h] = _mm512_maskz_loadu_ps(bytes_half(t, h), r->scale + t->column + 16 * h);
     return f;
+}
+
+/* As bytes_write, of f32 or i32, of the sums of a row, which have their bias. */
+SIMD_INLINE void bytes_finish_wide(const bytes_result *r, const bytes_finish *f, const __m512i *sum,
+                                   char *y)
+{
+    SIMD_UNROLL(2)
+    for (int h = 0; h < 2; h++) {
+        const __mmask16 mask = (__mmask16)(f->mask >> 16 * h);
+        if (r->dtype == WEFT_I32) {
+            _mm512_mask_storeu_epi32(y + 64 * h, mask, sum[h]);
+            continue;
+        }
+        __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum[h]), f->scale[h]);
+        if (r->bounded) x = _mm512_min_ps(f->high, _mm512_max_ps(f->low, x)); /* of a NaN: it */
+        _mm512_mask_storeu_ps(y + 64 * h, mask, x);
+    }
 }
 
 /* As bytes_write, of u8, of the sums of two rows, which have their bias. Of a NaN the minimum is the
@@ -114,10 +131,16 @@ SIMD_INLINE void bytes_finish_rows(const bytes_finish *f, const __m512i *sum, ch
     }
 }
 
-/* The sums of rows in registers as bytes. */
+/* The results of the sums of rows in registers. */
 SIMD_INLINE void bytes_vnni_write(const int rows, __m512i (*sum)[2], const bytes_target *t)
 {
     const bytes_finish f = bytes_finish_of(t);
+    if (t->result->dtype != WEFT_U8) {
+        SIMD_UNROLL(BYTES_ROWS)
+        for (int r = 0; r < rows; r++)
+            bytes_finish_wide(t->result, &f, sum[r], t->y + r * t->y_row);
+        return;
+    }
     SIMD_UNROLL(BYTES_ROWS)
     for (int r = 0; r < rows; r += 2) {
         const int next = r + 1 < rows ? r + 1 : r;
@@ -160,17 +183,7 @@ SIMD_INLINE void bytes_vnni(const int rows, const int halves, const bytes_runs *
                 for (int q = 0; q < 3; q++) from[q] += BYTES_EACH;
             }
         }
-    if (t->result->dtype == WEFT_U8) {
-        bytes_vnni_write(rows, sum, t);
-        return;
-    }
-    bytes_sums sums;
-    SIMD_UNROLL(BYTES_ROWS)
-    for (int r = 0; r < rows; r++) {
-        SIMD_UNROLL(2)
-        for (int h = 0; h < 2; h++) _mm512_storeu_si512(&sums[r][16 * h], sum[r][h]);
-    }
-    bytes_write_rows(t, rows, sums);
+    bytes_vnni_write(rows, sum, t);
 }
 
 typedef void bytes_function(const bytes_runs *runs, const uint8_t *x, const uint8_t *w,

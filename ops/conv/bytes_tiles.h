@@ -3,7 +3,8 @@
  *
  * A block is two tiles of rows, of any lines, times the two of a panel, which lies in memory as the
  * processor reads it. All tiles have one shape: the rows of a line and the bytes of a run are cut into
- * equal parts, except that the last rows of a line may be computed twice. */
+ * equal parts, except that the last rows of a line may be computed twice. The weights of the next panel
+ * are prefetched, since few rows read each. */
 #ifndef WEFT_OPS_CONV_BYTES_TILES_H
 #define WEFT_OPS_CONV_BYTES_TILES_H
 
@@ -52,7 +53,17 @@ typedef struct bytes_tiles_block {
     const uint8_t *x[2], *w;
     int64_t depth;
     const int32_t *first; /* what the sums of the panel begin with */
+    const uint8_t *next;  /* the panel that follows in memory, or NULL */
+    int64_t begin, end;   /* rows of each of its tiles that this block prefetches */
 } bytes_tiles_block;
+
+static inline void bytes_prefetch(const uint8_t *tile, int64_t begin, int64_t end)
+{
+    for (int64_t r = begin; r < end; r++) {
+        __builtin_prefetch(tile + r * BYTES_STEP, 0, 2);
+        __builtin_prefetch(tile + r * BYTES_STEP + 64, 0, 2);
+    }
+}
 
 /* The sums of a block; `both` halves of a panel, or the first one. */
 SIMD_INLINE void bytes_tiles_sums(const bool both, const bytes_tiles_block *o,
@@ -60,7 +71,7 @@ SIMD_INLINE void bytes_tiles_sums(const bool both, const bytes_tiles_block *o,
 {
     const bytes_runs runs = *o->runs;
     const size_t row = (size_t)runs.row, panel = BYTES_STEP;
-    const uint8_t *w = o->w;
+    const uint8_t *w = o->w, *next = o->next;
     _tile_loadd(0, o->first, 0);
     _tile_loadd(2, o->first, 0);
     if (both) {
@@ -82,6 +93,9 @@ SIMD_INLINE void bytes_tiles_sums(const bool both, const bytes_tiles_block *o,
                     _tile_dpbusd(3, 5, 7);
                 }
                 w += o->depth / BYTES_EACH * BYTES_STEP;
+                if (!next) continue;
+                bytes_prefetch(next, o->begin, o->end);
+                next += o->depth / BYTES_EACH * BYTES_STEP;
             }
         }
     _tile_stored(0, sums[0], BYTES_STEP);
@@ -92,21 +106,24 @@ SIMD_INLINE void bytes_tiles_sums(const bool both, const bytes_tiles_block *o,
     }
 }
 
-/* The results of a tile's sums, whose bias is part of them if they become bytes. */
+/* The results of a tile's sums. */
 static inline void bytes_tiles_write(const bytes_target *t, int64_t rows,
                                      int32_t (*sums)[BYTES_PANEL])
 {
-    if (t->result->dtype != WEFT_U8) {
-        bytes_write_rows(t, rows, sums);
-        return;
-    }
+    const bool bytes = t->result->dtype == WEFT_U8;
     const bytes_finish f = bytes_finish_of(t);
     for (int64_t r = 0; r < rows; r += 2) {
         const int64_t next = r + 1 < rows ? r + 1 : r;
+        char *y = t->y + r * t->y_row, *below = t->y + next * t->y_row;
         const __m512i four[4] = {_mm512_loadu_si512(&sums[r][0]), _mm512_loadu_si512(&sums[r][16]),
                                  _mm512_loadu_si512(&sums[next][0]),
                                  _mm512_loadu_si512(&sums[next][16])};
-        bytes_finish_rows(&f, four, t->y + r * t->y_row, t->y + next * t->y_row);
+        if (bytes) {
+            bytes_finish_rows(&f, four, y, below);
+        } else {
+            bytes_finish_wide(t->result, &f, four, y);
+            bytes_finish_wide(t->result, &f, four + 2, below);
+        }
     }
 }
 
@@ -123,8 +140,16 @@ static void bytes_tiles_panel(const bytes_block *o, const bytes_tiling *tiling, 
     for (int h = 0; h < 2; h++) _mm512_storeu_si512(first + 16 * h, bytes_first(t, h));
     __asm__ volatile("" : : "r"(first) : "memory");
     for (int64_t q = 0; q < tiling->count; q += 2) {
-        bytes_tiles_block block = {
-            .runs = &o->runs, .w = w, .depth = tiling->depth, .first = first};
+        const int64_t words = tiling->depth / BYTES_EACH;
+        bytes_tiles_block block = {.runs = &o->runs,
+                                   .w = w,
+                                   .depth = tiling->depth,
+                                   .first = first,
+                                   .next = w + o->panel_bytes < o->panels_end ? w + o->panel_bytes
+                                                                              : NULL,
+                                   .begin = words * q / tiling->count,
+                                   .end = words * (q + 2) / tiling->count};
+        if (block.end > words) block.end = words;
         bytes_target at[2] = {*t, *t};
         const int64_t n = q + 1 < tiling->count ? 2 : 1;
         for (int64_t p = 0; p < 2; p++) {

@@ -143,6 +143,7 @@ KERNEL(conv_bytes)
                  .line_step = z->dilation[0] * line,
                  .row = z->stride[1] * p.pixel},
         .panels = (const uint8_t *)call->in[1].data + t.column / BYTES_PANEL * p.steps * BYTES_STEP,
+        .panels_end = (const uint8_t *)call->in[1].data + p.panels * p.steps * BYTES_STEP,
         .panel_bytes = p.steps * BYTES_STEP,
         .columns = t.columns,
         .result = bytes_result_of(call),
