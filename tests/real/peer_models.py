@@ -18,6 +18,10 @@ class Builder:
         fan_in = int(numpy.prod(shape[1:])) if len(shape) == 4 else shape[0]
         return self.constant(self.random.standard_normal(shape) / fan_in**0.5)
 
+    def near(self, mean, size):
+        """A vector of different numbers, as training leaves them: `weft emit` stores one element of equal ones."""
+        return self.constant(mean + 0.1 * self.random.standard_normal(size))
+
     def constant(self, array, dtype=numpy.float32):
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(numpy.asarray(array, dtype), name))
@@ -29,11 +33,11 @@ class Builder:
         return name
 
     def dense(self, x, n_in, n_out):
-        return self.node("Gemm", x, self.weight(n_in, n_out), self.constant(numpy.full(n_out, 0.1)))
+        return self.node("Gemm", x, self.weight(n_in, n_out), self.near(0.1, n_out))
 
     def conv(self, x, n_in, n_out, kernel, group=1, **attributes):
         w = self.weight(n_out, n_in // group, *kernel)
-        y = self.node("Conv", x, w, self.constant(numpy.full(n_out, 0.1)), kernel_shape=kernel, group=group, **attributes)
+        y = self.node("Conv", x, w, self.near(0.1, n_out), kernel_shape=kernel, group=group, **attributes)
         return self.node("Relu", y)
 
     def model(self, shape):
@@ -78,10 +82,10 @@ def encoder(length=16, d=32, heads=2, layers=2):
     x = "x"
 
     def project(x, n_in, n_out):
-        return b.node("Add", b.node("MatMul", x, b.weight(n_in, n_out)), b.constant(numpy.full(n_out, 0.1)))
+        return b.node("Add", b.node("MatMul", x, b.weight(n_in, n_out)), b.near(0.1, n_out))
 
     def norm(x):
-        return b.node("LayerNormalization", x, b.constant(numpy.ones(d)), b.constant(numpy.zeros(d)), axis=-1)
+        return b.node("LayerNormalization", x, b.near(1, d), b.near(0, d), axis=-1)
 
     def split(x, perm):
         shape = b.constant([1, length, heads, d // heads], numpy.int64)
