@@ -41,7 +41,8 @@ static void write_ints(emit_node *w, const weft_source_arg *arg, emit_text *to)
     for (size_t i = 0; i < arg->n_integers; i++)
         weft__emit_text_print(&text, i ? ", %lld" : "%lld", int_of(w, arg->integers[i]));
     if (!arg->n_integers) weft__emit_text_print(&text, "0");
-    if (!text.failed) weft__emit_hole_text(to, HOLE_INTS, WEFT_I32, text.text);
+    if (!text.failed)
+        weft__emit_hole_text(to, *w->shape ? HOLE_SHAPE : HOLE_INTS, WEFT_I32, text.text);
     to->failed |= text.failed;
     weft__emit_text_free(&text);
 }

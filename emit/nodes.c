@@ -185,6 +185,8 @@ static bool find_operands(emit_node *w)
         w->tensors[i].dtype = native ? weft__emit_stored(f, v) : weft_dtype_of(f->g, v);
         w->tensors[i].shape = weft_shape_of(f->g, v);
         memcpy(w->tensors[i].stride, layout.stride, sizeof layout.stride);
+        weft_tensor constant;
+        if (weft_constant_of(f->g, v, &constant)) w->tensors[i].data = constant.data;
         /* Loops add the sizes of blocks to indices of elements, which are ints. */
         if (weft_shape_numel(w->tensors[i].shape) <= INT_MAX / 2) continue;
         weft__emit_fail(w, WEFT_TOO_LARGE, "an operand has 2^30 elements or more");

@@ -185,7 +185,8 @@ static void write_type(const emit_hole *hole, emit_text *to)
 {
     static const char *const types[EMIT_HOLE_KINDS] = {
         [HOLE_OFFSET] = "size_t", [HOLE_INT] = "int",        [HOLE_NODE] = "int",
-        [HOLE_KEY] = "uint64_t",  [HOLE_INTS] = "const int", [HOLE_ARRAY] = "const "};
+        [HOLE_KEY] = "uint64_t",  [HOLE_INTS] = "const int", [HOLE_SHAPE] = "const void",
+        [HOLE_ARRAY] = "const "};
     weft__emit_text_print(to, "    %s%s", types[hole->kind],
                           hole->kind == HOLE_ARRAY ? weft__emit_type(hole->dtype) : "");
 }
@@ -197,7 +198,7 @@ static void write_struct(const repeats *r, const run *b, emit_text *to)
     for (size_t i = 0; i < r->n_members; i++) {
         const emit_hole *hole = &r->times[0][r->hole_of[r->order[i]]];
         const bool same = i && key_of(hole) == key_of(&r->times[0][r->hole_of[r->order[i - 1]]]);
-        const bool pointer = hole->kind == HOLE_INTS || hole->kind == HOLE_ARRAY;
+        const bool pointer = hole->kind >= HOLE_INTS;
         if (same) {
             weft__emit_text_print(to, i % 16 ? ", " : ",\n        ");
         } else {

@@ -1,15 +1,17 @@
 /* Shapes: structs of ints, which functions read arrays of the file as. A member that has one value in all arrays
  * becomes a constant in the functions, and leaves the struct and the arrays. So functions for any shape become
- * functions for the shapes that the file has, and compilers drop loops and tests. O(text) for each struct. */
+ * functions for the shapes that the file has, and compilers drop loops and tests. The other members get the smallest
+ * type for their values, and the arrays become objects of the struct. O(text) for each struct. */
 #include "emit.h"
 
 #include "base/text.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_MEMBERS = 64, MAX_INTS = 256, MAX_VARIABLES = 16, NAME_BYTES = 64 };
+enum { MAX_MEMBERS = 64, WIDTHS = 3, MAX_INTS = 256, MAX_VARIABLES = 16, NAME_BYTES = 64 };
 
 typedef struct piece {
     const char *at;
@@ -20,6 +22,8 @@ typedef struct member {
     piece name;
     int first, count; /* ints */
     bool is_array, needed;
+    bool points; /* a pointer to its ints is needed: they stay ints */
+    int width;   /* of its type: in `types` */
 } member;
 
 /* A struct, and the values of its ints. */
@@ -28,7 +32,7 @@ typedef struct shape {
     piece declaration;
     member members[MAX_MEMBERS];
     int n_members, n_ints;
-    long long value[MAX_INTS];
+    long long value[MAX_INTS], least[MAX_INTS], most[MAX_INTS];
     bool same[MAX_INTS]; /* in all arrays */
     bool fails;          /* something else is done with the struct than reading its members */
 } shape;
@@ -118,6 +122,8 @@ static bool compare_array(shape *s, const char *numbers, bool first)
         if (end == numbers) return false;
         if (first) s->value[i] = x;
         s->same[i] = first || (s->same[i] && s->value[i] == x);
+        if (first || x < s->least[i]) s->least[i] = x;
+        if (first || x > s->most[i]) s->most[i] = x;
         numbers = *end == ',' ? end + 1 : end;
     }
     return !*numbers;
@@ -184,6 +190,7 @@ static const char *constant_at(shape *s, const char *text, const char *at, const
         end = end_of_brackets(end);
     } else if (m->is_array) {
         end = NULL;
+        m->points = true;
     }
     bool same = end && !inner;
     for (int i = first; i < first + count && !s->fails; i++)
@@ -250,22 +257,61 @@ static void write_declaration(const emit_text *from, const variables *own, const
     to->failed |= from->failed;
 }
 
+/* Types of members, the widest first. */
+static const struct {
+    const char *name;
+    long long least, most;
+} types[WIDTHS] = {{"int", -INT_MAX, INT_MAX}, {"int16_t", -32767, 32767}, {"uint8_t", 0, 255}};
+
+/* Chooses the types of members. Zeros at the end of the last member are not read where a pointer to it is needed:
+ * its other ints say how many there are. */
+static void choose_types(shape *s)
+{
+    for (int k = 0; k < s->n_members; k++) {
+        member *m = &s->members[k];
+        if (m->points && k == s->n_members - 1)
+            while (m->count > 1 && s->same[m->first + m->count - 1] &&
+                   !s->value[m->first + m->count - 1])
+                m->count--;
+        m->width = m->points ? 0 : WIDTHS - 1;
+        for (int i = m->first; i < m->first + m->count; i++)
+            while (m->width &&
+                   (s->most[i] > types[m->width].most || s->least[i] < types[m->width].least))
+                m->width--;
+    }
+}
+
+/* The next member of a width that the struct still needs, from k on; n_members: there is none. */
+static int next_of_width(const shape *s, int width, int k)
+{
+    while (k < s->n_members && (!s->members[k].needed || s->members[k].width != width)) k++;
+    return k;
+}
+
 /* The struct with the members that it still needs. */
 static void write_struct(const shape *s, emit_text *to)
 {
-    size_t column = 0;
-    weft__emit_text_print(to, "typedef struct %s { /* what differs between calls */\n    int",
-                          s->name);
-    for (int k = 0; k < s->n_members; k++) {
-        const member *m = &s->members[k];
-        if (!m->needed) continue;
-        const bool full = column > 80;
-        weft__emit_text_print(to, column ? full ? ",\n        %.*s" : ", %.*s" : " %.*s",
-                              (int)m->name.n, m->name.at);
-        if (m->is_array) weft__emit_text_print(to, "[%d]", m->count);
-        column = (full ? 8 : column) + m->name.n + 5;
+    bool none = true;
+    weft__emit_text_print(to, "typedef struct %s { /* what differs between calls */\n", s->name);
+    for (int width = 0; width < WIDTHS; width++) {
+        size_t column = 0;
+        for (int k = next_of_width(s, width, 0); k < s->n_members;
+             k = next_of_width(s, width, k + 1)) {
+            const member *m = &s->members[k];
+            const bool full = column > 80;
+            if (column)
+                weft__emit_text_print(to, full ? ",\n        %.*s" : ", %.*s", (int)m->name.n,
+                                      m->name.at);
+            else
+                weft__emit_text_print(to, "    %s %.*s", types[width].name, (int)m->name.n,
+                                      m->name.at);
+            if (m->is_array) weft__emit_text_print(to, "[%d]", m->count);
+            column = (full ? 8 : column) + m->name.n + 5;
+        }
+        none = none && !column;
+        if (column) weft__emit_text_print(to, ";\n");
     }
-    weft__emit_text_print(to, column ? ";\n} %s;\n" : " none;\n} %s;\n", s->name);
+    weft__emit_text_print(to, none ? "    int none;\n} %s;\n" : "} %s;\n", s->name);
 }
 
 /* How often a text has a name. */
@@ -319,17 +365,28 @@ static void read_all(shape *s, const emit_text *functions, emit_text *to)
 
 /* ---- Arrays ---- */
 
-/* Writes the numbers of members that the struct still needs. */
+/* Writes the array as an object of the struct with the members that it still needs. */
 static void write_array(const shape *s, const char *numbers, emit_text *to)
 {
-    for (int k = 0; k < s->n_members; k++)
-        for (int i = 0; i < s->members[k].count; i++) {
-            char *end;
-            const long long x = strtoll(numbers, &end, 10);
-            numbers = *end == ',' ? end + 1 : end;
-            if (s->members[k].needed) weft__emit_text_print(to, to->n ? ", %lld" : "%lld", x);
+    long long value[MAX_INTS];
+    const char *separator = "";
+    for (int i = 0; i < s->n_ints; i++) {
+        char *end;
+        value[i] = strtoll(numbers, &end, 10);
+        numbers = *end == ',' ? end + 1 : end;
+    }
+    weft__emit_text_print(to, "%s:{", s->name);
+    for (int width = 0; width < WIDTHS; width++)
+        for (int k = next_of_width(s, width, 0); k < s->n_members;
+             k = next_of_width(s, width, k + 1)) {
+            const member *m = &s->members[k];
+            weft__emit_text_print(to, "%s%s", separator, m->is_array ? "{" : "");
+            for (int i = 0; i < m->count; i++)
+                weft__emit_text_print(to, i ? ", %lld" : "%lld", value[m->first + i]);
+            if (m->is_array) weft__emit_text_print(to, "}");
+            separator = ", ";
         }
-    if (!to->n) weft__emit_text_print(to, "0");
+    weft__emit_text_print(to, *separator ? "}" : "0}");
 }
 
 /* The array of a struct: "NAME:1, 2"; NULL if it is another. */
@@ -357,6 +414,7 @@ static void fold(emit_file *f, const char *name)
     folds = folds && !s.fails;
     if (folds) {
         emit_text functions = {0};
+        choose_types(&s);
         read_all(&s, &f->functions, &functions);
         weft__emit_text_free(&f->functions);
         f->functions = functions;
@@ -380,7 +438,7 @@ void weft__emit_fold_shapes(emit_file *f)
     for (size_t i = 0; f->functions.n && (array = weft__emit_steps_array(&f->steps, i)); i++) {
         char name[NAME_BYTES];
         const char *end = strchr(array, ':');
-        if (!end || (size_t)(end - array) >= sizeof name) continue;
+        if (!end || end[1] == '{' || (size_t)(end - array) >= sizeof name) continue;
         memcpy(name, array, (size_t)(end - array));
         name[end - array] = 0;
         fold(f, name);

@@ -47,7 +47,7 @@ static void take_hole(emit_steps *s, const char *at, char *end)
 {
     emit_hole hole = {.kind = (emit_hole_kind)(at[1] - 'a'), .dtype = (weft_dtype)(at[2] - 'a')};
     *end = 0;
-    if (hole.kind == HOLE_INTS)
+    if (hole.kind == HOLE_INTS || hole.kind == HOLE_SHAPE)
         hole.value = (int64_t)number_of(s, &s->ints, &s->ints_numbers, at + 3);
     else if (hole.kind == HOLE_ARRAY)
         hole.value = (int64_t)number_of(s, &s->expressions, &s->expression_numbers, at + 3);
@@ -131,10 +131,19 @@ bool weft__emit_step_returns(const emit_steps *s, const emit_step *step)
 
 /* ---- Writing ---- */
 
+/* Whether an array of ints has become an object of a struct: "NAME:{...}". */
+static bool is_object(const char *array)
+{
+    const char *colon = strchr(array, ':');
+    return colon && colon[1] == '{';
+}
+
 void weft__emit_hole_write(const emit_steps *s, const emit_hole *hole, emit_text *to)
 {
-    if (hole->kind == HOLE_INTS)
-        weft__emit_text_print(to, "ints_%lld", (long long)hole->value);
+    if (hole->kind == HOLE_INTS || hole->kind == HOLE_SHAPE)
+        weft__emit_text_print(
+            to, is_object(text_in(&s->ints, (size_t)hole->value)) ? "&shape_%lld" : "ints_%lld",
+            (long long)hole->value);
     else if (hole->kind == HOLE_ARRAY)
         weft__emit_text_print(to, "%s", text_in(&s->expressions, (size_t)hole->value));
     else
@@ -143,7 +152,7 @@ void weft__emit_hole_write(const emit_steps *s, const emit_hole *hole, emit_text
 
 void weft__emit_hole_member(emit_hole_kind kind, int number, emit_text *to)
 {
-    static const char letter[EMIT_HOLE_KINDS] = {'x', 'n', 'r', 'k', 'l', 'c'};
+    static const char letter[EMIT_HOLE_KINDS] = {'x', 'n', 'r', 'k', 'l', 's', 'c'};
     weft__emit_text_print(to, "%c%d", letter[kind], number);
 }
 
@@ -213,6 +222,12 @@ void weft__emit_steps_ints(const emit_steps *s, emit_text *to)
 {
     for (size_t i = 0; i < s->ints.n / sizeof(char *); i++) {
         const char *numbers = text_in(&s->ints, i);
+        if (is_object(numbers)) {
+            const char *colon = strchr(numbers, ':');
+            weft__emit_text_print(to, "static const %.*s shape_%zu = %s;\n\n",
+                                  (int)(colon - numbers), numbers, i, colon + 1);
+            continue;
+        }
         weft__emit_text_print(to, "static const int ints_%zu[] = {", i);
         weft__emit_text_add(to, numbers, strlen(numbers));
         weft__emit_text_print(to, "};\n\n");

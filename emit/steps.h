@@ -16,9 +16,10 @@ typedef enum emit_hole_kind {
     HOLE_NODE,   /* int: the number of the step's node */
     HOLE_KEY,    /* uint64_t */
     HOLE_INTS,   /* const int *: an array of the file, given by its numbers */
-    HOLE_ARRAY   /* const TYPE *: an element of an array of the file, given by an expression */
+    HOLE_SHAPE, /* const void *: the same, read as a struct; its name and a colon precede the numbers */
+    HOLE_ARRAY /* const TYPE *: an element of an array of the file, given by an expression */
 } emit_hole_kind;
-#define EMIT_HOLE_KINDS 6
+#define EMIT_HOLE_KINDS 7
 
 typedef struct emit_hole {
     emit_hole_kind kind;
@@ -64,8 +65,8 @@ void weft__emit_hole_member(emit_hole_kind kind, int number, emit_text *to);
  * members: all are values. */
 void weft__emit_step_write(const emit_steps *s, const emit_step *step, const int *member,
                            emit_text *to);
-/* Array i of ints: its numbers, after the name of the struct that they are and a colon, if they are one; NULL
- * after the last. */
+/* Array i of ints: its numbers, after the name of the struct that they are and a colon, if they are read as one;
+ * NULL after the last. Replaced by "NAME:{...}", it is an object of that struct. */
 const char *weft__emit_steps_array(const emit_steps *s, size_t i);
 void weft__emit_steps_set_array(emit_steps *s, size_t i, const emit_text *numbers);
 /* Writes the arrays of ints. */

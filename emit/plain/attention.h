@@ -127,13 +127,16 @@ static T attention_score(const attention_sizes *z, const attention_block *b, con
 /* lse of a query, and what rounding removed from it, for its largest score and its sum. Both may be NULL. */
 static void attention_logarithm(T top, T sum, int i, T *lse, T *low)
 {
-    double logarithm;
+    wide_float logarithm, high = wide_of(top), rest = high;
     T rounded;
     if (!lse && !low) return;
-    logarithm = vm_log_f64((double)sum);
-    rounded = (T)((double)top + logarithm);
+    logarithm = wide_log(wide_of(sum));
+    wide_add_wide(&high, &logarithm);
+    rounded = wide_value(high);
     if (lse) lse[i] = rounded;
-    if (low) low[i] = sum == 0 ? 0 : (T)(((double)top - (double)rounded) + logarithm);
+    wide_add(&rest, -rounded);
+    wide_add_wide(&rest, &logarithm);
+    if (low) low[i] = sum == 0 ? 0 : wide_value(rest);
 }
 
 /* Query i of the block: y [columns]. */
@@ -183,7 +186,7 @@ static void attention_queries_of(const attention_sizes *z, const attention_block
 }
 
 static void sdpa(const T *q, const T *k, const T *v, const uint8_t *mask, T *out, T *lse,
-                 T *lse_low, const int *sizes, T scale, T keep, uint64_t key, uint64_t seed,
+                 T *lse_low, const void *sizes, T scale, T keep, uint64_t key, uint64_t seed,
                  uint64_t number, uint64_t limit)
 {
     const attention_sizes *z = (const attention_sizes *)(const void *)sizes;
@@ -217,36 +220,18 @@ static T attention_lane(const T *x, const int *stride, const attention_block *b,
     return x[b->batch * stride[0] + b->head * stride[1] + (b->first + i) * stride[2]];
 }
 
-/* The row sum of the products of a and b. */
-static double attention_products(const T *a, const T *b, int n)
-{
-    const int whole = n / 128 * 128;
-    double lane[16] = {0}, total = 0;
-    T rest[16] = {0};
-    int i, c, l;
-    for (i = 0; i < whole; i += 128)
-        for (c = 0; c < 16; c++) {
-            T term[8];
-            for (l = 0; l < 8; l++) term[l] = a[i + c + 16 * l] * b[i + c + 16 * l];
-            lane[c] += (double)sum_of_eight(term, 1);
-        }
-    if (whole) {
-        total += sum_of_eight_lanes(lane);
-        total += sum_of_eight_lanes(lane + 8);
-    }
-    for (i = whole; i < n; i++) rest[i % 16] += a[i] * b[i];
-    return total + (double)sum_of_lanes(rest);
-}
-
 /* The sum of dout out of a query, less the gradient of lse. */
 static T attention_delta(const attention_sizes *z, const attention_block *b,
                          const attention_inputs *in, int i)
 {
-    const double sum = attention_products(
-        in->out + b->batch * z->out[0] + (b->first + i) * z->out[1] + b->head * z->out[2],
-        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2],
-        z->columns);
-    return (T)(in->dlse ? sum - (double)attention_lane(in->dlse, z->dlse, b, i) : sum);
+    const T *dout =
+        in->dout + b->batch * z->dout[0] + (b->first + i) * z->dout[1] + b->head * z->dout[2];
+    moment_terms t = terms_of(dout, z->columns, 1);
+    wide_float sum;
+    t.dy = in->out + b->batch * z->out[0] + (b->first + i) * z->out[1] + b->head * z->out[2];
+    sum = sum_of_terms(&t, z->columns, 0);
+    if (in->dlse) wide_add(&sum, -attention_lane(in->dlse, z->dlse, b, i));
+    return wide_value(sum);
 }
 
 /* The weight of query i at a key as dropout leaves it, and the gradient of its score. */
@@ -343,7 +328,7 @@ static void attention_back_chunk(const attention_sizes *z, const attention_input
 
 /* `partial` has room for a dq, where there are several chunks; else it is not read. */
 static void attention_back(const attention_sizes *z, attention_inputs *in, T *dq, T *dk, T *dv,
-                           double *partial)
+                           void *partial)
 {
     const int n = z->batch * z->queries * z->heads * z->dim;
     const int n_keys = z->batch * z->keys * z->kv_heads;
@@ -353,7 +338,7 @@ static void attention_back(const attention_sizes *z, attention_inputs *in, T *dq
     for (i = 0; i < n_keys * z->columns; i++) dv[i] = 0;
     for (begin = 0; begin < z->keys; begin += z->chunk) {
         const int end = begin + z->chunk < z->keys ? begin + z->chunk : z->keys;
-        T *to = begin ? (T *)(void *)partial : dq;
+        T *to = begin ? (T *)partial : dq;
         for (i = 0; begin && i < n; i++) to[i] = 0;
         for (batch = 0; batch < z->batch; batch++)
             for (head = 0; head < z->kv_heads; head++)
@@ -364,8 +349,8 @@ static void attention_back(const attention_sizes *z, attention_inputs *in, T *dq
 
 static void sdpa_grad(const T *q, const T *k, const T *v, const T *out, const T *lse,
                       const T *lse_low, const T *dout, const uint8_t *mask, const T *dlse, T *dq,
-                      T *dk, T *dv, double *partial, const int *sizes, T scale, T keep,
-                      uint64_t key, uint64_t seed, uint64_t number, uint64_t limit)
+                      T *dk, T *dv, void *partial, const void *sizes, T scale, T keep, uint64_t key,
+                      uint64_t seed, uint64_t number, uint64_t limit)
 {
     attention_inputs in;
     in.q = q;

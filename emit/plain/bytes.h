@@ -98,7 +98,7 @@ static uint32_t conv_bytes_sum(const conv_bytes_shape *s, const uint8_t *x, cons
 
 /* `scale` may be NULL. */
 static void conv_bytes(const uint8_t *x, const uint8_t *w, const int32_t *bias, const float *scale,
-                       void *y, const int *shape, double low, double high)
+                       void *y, const void *shape, double low, double high)
 {
     const conv_bytes_shape *s = (const conv_bytes_shape *)(const void *)shape;
     const int panel = s->kernel[0] * s->kernel[1] * ((s->channels + 3) / 4) * 128;
@@ -114,7 +114,7 @@ static void conv_bytes(const uint8_t *x, const uint8_t *w, const int32_t *bias, 
 }
 
 static void conv_bytes_depthwise(const uint8_t *x, const uint8_t *w, const int32_t *bias,
-                                 const float *scale, void *y, const int *shape, double low,
+                                 const float *scale, void *y, const void *shape, double low,
                                  double high)
 {
     const conv_bytes_shape *s = (const conv_bytes_shape *)(const void *)shape;

@@ -6,6 +6,7 @@ typedef struct conv_shape {
     int images, groups, channels,
         results;                        /* channels of the source and of the result, of a group */
     int transposed, planes;             /* the gradient for the image; sums over taps alone */
+    int finite;                         /* no weight is infinite or NaN */
     int source_size, result_size, taps; /* elements of a channel; taps of the kernel */
     int group_weights, channel_weights, own_weights; /* steps in w: from group to group, between
                                                         channels of the source, of the result */
@@ -115,13 +116,13 @@ static T conv_sum(const conv_shape *s, const T *w, const T *x, const int *at, T 
 {
     int padded = 0;
     T sum = conv_terms(s, w, x, at, bias, 0, &padded);
-    if (sum != sum && padded && !conv_all_finite(s, w))
+    if (!s->finite && sum != sum && padded && !conv_all_finite(s, w))
         sum = conv_terms(s, w, x, at, bias, 1, &padded);
     return sum;
 }
 
 /* The gradient for the image. `bias` may be NULL. */
-static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const int *shape)
+static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const void *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     int n, g, r, at[3];
@@ -152,15 +153,16 @@ static int conv_add(T *sum, int n, T w, const T *x, int size, int at, int step, 
     return padded;
 }
 
-/* Elements of a row of the result, the first of which is `at`. Returns whether padding was read. */
+/* n elements of a row of the result, the first of which is `at`. Returns whether padding was read. */
 static int conv_row(const conv_shape *s, const T *w, const T *x, const int *at, int n, T bias,
                     int inside, T *y)
 {
     const int whole = s->planes || inside;
     T total[32];
     int i, j, k, c, p, terms = 0, padded = 0;
+    if (!whole) bias += 0;
     for (p = 0; p < n; p++) {
-        y[p] = whole ? bias : bias + 0;
+        y[p] = bias;
         total[p] = (T)-0.0; /* which no sum is changed by */
     }
     for (i = s->first[0]; i < s->first[0] + s->used[0]; i++) {
@@ -187,7 +189,7 @@ static int conv_row(const conv_shape *s, const T *w, const T *x, const int *at, 
             }
         }
     }
-    for (p = 0; p < n && !whole; p++) y[p] = total[p] + y[p];
+    for (p = 0; p < n; p++) y[p] = total[p] + y[p];
     return padded;
 }
 
@@ -205,7 +207,7 @@ static void conv_repair(const conv_shape *s, const T *w, const T *x, const int *
 }
 
 /* `bias` may be NULL. */
-static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
+static void conv_gather(const T *x, const T *w, const T *bias, T *y, const void *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     int image, g, r, at[3];
@@ -218,7 +220,7 @@ static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *
                     for (at[1] = 0; at[1] < s->result[1]; at[1]++, y += s->result[2])
                         for (at[2] = 0; at[2] < s->result[2]; at[2] += 32) {
                             const int left = s->result[2] - at[2], n = left < 32 ? left : 32;
-                            if (conv_row(s, own, x, at, n, start, 0, y + at[2]))
+                            if (conv_row(s, own, x, at, n, start, 0, y + at[2]) && !s->finite)
                                 conv_repair(s, own, x, at, n, start, y + at[2]);
                         }
             }
@@ -273,7 +275,7 @@ static void conv_scatter_some(const conv_shape *s, const T *dy, const T *w, T *d
         }
 }
 
-static void conv_scatter(const T *dy, const T *w, T *dx, const int *shape, int cut, int slab)
+static void conv_scatter(const T *dy, const T *w, T *dx, const void *shape, int cut, int slab)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     const int row = s->result_size / s->result[cut];
@@ -340,7 +342,7 @@ static T conv_weight_sum(const conv_shape *s, const T *x, int x_step, const T *d
     return total;
 }
 
-static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int chunk, int piece)
+static void conv_weights(const T *x, const T *dy, T *dw, const void *shape, int chunk, int piece)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     const int x_step = s->groups * s->channels * s->source_size;
@@ -405,7 +407,7 @@ static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy
     return (T)total;
 }
 
-static void conv_plane_weights(const T *x, const T *dy, T *dw, const int *shape, int rows,
+static void conv_plane_weights(const T *x, const T *dy, T *dw, const void *shape, int rows,
                                int columns)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
@@ -483,7 +485,7 @@ static T conv_bounded(T x, int bounded, T low, T high)
 }
 
 /* `bias` may be NULL. */
-static void conv_rows(const T *x, const T *w, const T *bias, T *y, const int *shape, int bounded,
+static void conv_rows(const T *x, const T *w, const T *bias, T *y, const void *shape, int bounded,
                       T low, T high)
 {
     const conv_rows_shape *s = (const conv_rows_shape *)(const void *)shape;
@@ -498,7 +500,7 @@ static void conv_rows(const T *x, const T *w, const T *bias, T *y, const int *sh
                                         bounded, low, high);
 }
 
-static void conv_rows_depthwise(const T *x, const T *w, const T *bias, T *y, const int *shape,
+static void conv_rows_depthwise(const T *x, const T *w, const T *bias, T *y, const void *shape,
                                 int bounded, T low, T high)
 {
     const conv_rows_shape *s = (const conv_rows_shape *)(const void *)shape;

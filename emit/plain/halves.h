@@ -212,9 +212,9 @@ static void matmul_batch_tiles(const float *a, int ai, int ak, const float *b, i
 
 /* ---- Reductions: x is stored as bf16. `space` has room for the elements of an output. ---- */
 
-static void reduce_from_halves(const void *x, float *y, const int *cut, int correction,
+static void reduce_from_halves(const void *x, float *y, const void *cut, int correction,
                                float *space,
-                               void (*reduce)(const float *, float *, const int *, int))
+                               void (*reduce)(const float *, float *, const void *, int))
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
     reduce_cut one = *c;
@@ -222,60 +222,58 @@ static void reduce_from_halves(const void *x, float *y, const int *cut, int corr
     one.outputs = 1;
     one.n_kept = 0;
     one.n_folded = 1;
-    one.folded[0] = c->count;
-    one.folded_stride[0] = 1;
+    one.dims[0] = c->count;
+    one.dims[1] = 1;
     for (o = 0; o < c->outputs; o++) {
-        const int first = offset_of(c->kept, c->kept_stride, c->n_kept, o);
-        for (i = 0; i < c->count; i++)
-            space[i] =
-                operand_at(x, 1, first + offset_of(c->folded, c->folded_stride, c->n_folded, i));
-        reduce(space, y + o, (const int *)(const void *)&one, correction);
+        const int first = offset_of(c->dims, c->dims + c->n_kept, c->n_kept, o);
+        for (i = 0; i < c->count; i++) space[i] = operand_at(x, 1, first + folded_offset(c, i));
+        reduce(space, y + o, &one, correction);
     }
 }
 
-static void reduce_sum_halves(const void *x, float *y, const int *cut, int correction, float *space,
-                              int halves)
+static void reduce_sum_halves(const void *x, float *y, const void *cut, int correction,
+                              float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_sum);
 }
 
-static void reduce_mean_halves(const void *x, float *y, const int *cut, int correction,
+static void reduce_mean_halves(const void *x, float *y, const void *cut, int correction,
                                float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_mean);
 }
 
-static void reduce_prod_halves(const void *x, float *y, const int *cut, int correction,
+static void reduce_prod_halves(const void *x, float *y, const void *cut, int correction,
                                float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_prod);
 }
 
-static void reduce_max_halves(const void *x, float *y, const int *cut, int correction, float *space,
-                              int halves)
+static void reduce_max_halves(const void *x, float *y, const void *cut, int correction,
+                              float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_max);
 }
 
-static void reduce_min_halves(const void *x, float *y, const int *cut, int correction, float *space,
-                              int halves)
+static void reduce_min_halves(const void *x, float *y, const void *cut, int correction,
+                              float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_min);
 }
 
-static void reduce_variance_halves(const void *x, float *y, const int *cut, int correction,
+static void reduce_variance_halves(const void *x, float *y, const void *cut, int correction,
                                    float *space, int halves)
 {
     (void)halves;
     reduce_from_halves(x, y, cut, correction, space, reduce_variance);
 }
 
-static void reduce_logsumexp_halves(const void *x, float *y, const int *cut, int correction,
+static void reduce_logsumexp_halves(const void *x, float *y, const void *cut, int correction,
                                     float *space, int halves)
 {
     (void)halves;
@@ -297,7 +295,7 @@ static int cross_entropy_halves(const void *x, const int32_t *target, float *los
         bad |= cross_entropy_row(space, target[r], lse + r, lse_low + r, n, ignored, kept, even,
                                  &total);
     }
-    *loss = counted ? wide_mean(total, counted) : wide_value(total);
+    *loss = counted ? wide_mean(&total, counted) : wide_value(total);
     return bad;
 }
 
@@ -320,16 +318,16 @@ static void cross_entropy_grad_halves(const void *x, const int32_t *target, cons
 /* See norm_rows_grad; `space` has rows of x, dy, dx and of two sums. */
 static void norm_rows_grad_halves(const void *x, const float *mean, const float *rstd,
                                   const void *dy, const float *gamma, void *dx, float *dgamma,
-                                  float *dbeta, double *sums, int rows, int n, int each,
-                                  float *space, int halves)
+                                  float *dbeta, void *sums, int rows, int n, int each, float *space,
+                                  int halves)
 {
     float *xs = space, *dys = xs + n, *dxs = dys + n, *some = dxs + n, *other = some + n;
     const int tiles = (rows + each - 1) / each;
     int tile, r, i;
     for (tile = 0; tile < tiles; tile++) {
         const int first = tile * each, end = rows - first < each ? rows : first + each;
-        double *total = sums + (size_t)tile * 2 * (size_t)n;
-        for (i = 0; i < 2 * n; i++) total[i] = 0;
+        uint64_t *total = (uint64_t *)sums + (size_t)tile * 2 * (size_t)n;
+        memset(total, 0, 2 * (size_t)n * sizeof *total);
         for (r = first; r < end; r++) {
             const float *centre = mean ? mean + r : 0;
             float low;
@@ -346,10 +344,10 @@ static void norm_rows_grad_halves(const void *x, const float *mean, const float 
                           dys[i] * (((xs[i] - (centre ? *centre : 0)) - low) * rstd[r]);
                 other[i] = (begins ? 0 : other[i]) + dys[i];
                 if ((r - first) % 32 != 31 && r + 1 < end) continue;
-                total[i] += (double)some[i];
-                total[n + i] += (double)other[i];
+                add_to_bits(&total[i], some[i]);
+                add_to_bits(&total[n + i], other[i]);
             }
         }
     }
-    norm_add_tiles(sums, tiles, n, dgamma, dbeta);
+    norm_add_tiles((const uint64_t *)sums, tiles, n, dgamma, dbeta);
 }

@@ -35,7 +35,7 @@ static float attention_value_dot_halves(const attention_sizes *z, const float *v
 
 /* `space` has room for the queries of a head, its keys and its values. */
 static void sdpa_halves(const void *q, const void *k, const void *v, const uint8_t *mask,
-                        float *out, float *lse, float *lse_low, const int *sizes, float scale,
+                        float *out, float *lse, float *lse_low, const void *sizes, float scale,
                         float keep, uint64_t key, uint64_t seed, uint64_t number, uint64_t limit,
                         float *space, int halves)
 {
@@ -104,7 +104,7 @@ static void attention_back_chunk_halves(const attention_sizes *all, attention_in
 static void sdpa_grad_halves(const void *q, const void *k, const void *v, const float *out,
                              const float *lse, const float *lse_low, const void *dout,
                              const uint8_t *mask, const float *dlse, float *dq, float *dk,
-                             float *dv, double *partial, const int *sizes, float scale, float keep,
+                             float *dv, void *partial, const void *sizes, float scale, float keep,
                              uint64_t key, uint64_t seed, uint64_t number, uint64_t limit,
                              float *space, int halves)
 {

@@ -163,23 +163,24 @@ static wide_float fma_f64(wide_float x, wide_float y, wide_float z)
 
 /* The square root, rounded once: by an instruction where there is one that compilers need not follow
  * with a test for errno, else digit by digit. Frama-C does not support vectors. */
-#if defined(__SSE2__) && !defined(__FRAMAC__)
-static inline VM_UNUSED double plain_sqrt(double x)
+#if WEFT_OWN_DOUBLES
+#elif defined(__SSE2__) && !defined(__FRAMAC__)
+static inline VM_UNUSED wide_float wide_sqrt(wide_float x)
 {
-    const __attribute__((vector_size(16))) double two = {x, x};
+    const __attribute__((vector_size(16))) wide_float two = {x, x};
     return __builtin_ia32_sqrtpd(two)[0];
 }
 #elif defined(__NO_MATH_ERRNO__) && defined(__aarch64__)
-static inline VM_UNUSED double plain_sqrt(double x)
+static inline VM_UNUSED wide_float wide_sqrt(wide_float x)
 {
     return __builtin_sqrt(x);
 }
 #else
-static VM_UNUSED double plain_sqrt(double x)
+static VM_UNUSED wide_float wide_sqrt(wide_float x)
 {
     uint64_t root = 0, rest = 0, bits;
     int i;
-    if (!(x > 0) || x > 1.7976931348623157e308) return x < 0 ? (double)NAN : x;
+    if (!(x > 0) || x > 1.7976931348623157e308) return x < 0 ? (wide_float)NAN : x;
     vm_parts p = vm_split(x);
     if (p.exponent & 1) {
         p.mantissa <<= 1;
@@ -199,6 +200,13 @@ static VM_UNUSED double plain_sqrt(double x)
     bits = ((uint64_t)(p.exponent / 2 + 1048) << 52) + ((root + 1) >> 1);
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+#endif
+
+#if !WEFT_OWN_DOUBLES
+static inline VM_UNUSED double plain_sqrt(double x)
+{
+    return wide_sqrt(x);
 }
 #endif
 

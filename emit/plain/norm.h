@@ -39,126 +39,178 @@ static T term_at(const moment_terms *t, int i)
 }
 
 /* row_sum or column_sum of n terms. */
-static double sum_of_terms(const moment_terms *t, int n, int columns)
+static wide_float sum_of_terms(const moment_terms *t, int n, int columns)
 {
-    const int whole = columns ? n / 8 * 8 : n / 128 * 128;
+    const int step = columns ? 8 : 128, apart = step / 8, whole = n / step * step;
+    wide_float lane[16] = {WIDE_ZERO};
     T eight[8], rest[16] = {0};
-    double lane[16] = {0}, total = 0;
     int i, c, k;
-    if (columns) {
-        for (i = 0; i < whole; i += 8) {
-            for (k = 0; k < 8; k++) eight[k] = term_at(t, i + k);
-            total += (double)sum_of_eight(eight, 1);
+    for (i = 0; i < whole; i += step)
+        for (c = 0; c < apart; c++) {
+            for (k = 0; k < 8; k++) eight[k] = term_at(t, i + c + k * apart);
+            wide_add(&lane[c], sum_of_eight(eight, 1));
         }
-        for (i = whole; i < n; i++) total += (double)term_at(t, i);
-        return total;
-    }
-    for (i = 0; i < whole; i += 128)
-        for (c = 0; c < 16; c++) {
-            for (k = 0; k < 8; k++) eight[k] = term_at(t, i + c + 16 * k);
-            lane[c] += (double)sum_of_eight(eight, 1);
-        }
+    for (; columns && i < n; i++) wide_add(&lane[0], term_at(t, i));
+    if (columns) return lane[0];
     if (whole) {
-        total += sum_of_eight_lanes(lane);
-        total += sum_of_eight_lanes(lane + 8);
+        sum_of_eight_lanes(lane);
+        sum_of_eight_lanes(lane + 8);
+        wide_add_wide(&lane[0], &lane[8]);
     }
-    for (i = whole; i < n; i++) rest[(i - whole) % 16] += term_at(t, i);
-    return total + (double)sum_of_lanes(rest);
+    for (; i < n; i++) rest[i % 16] += term_at(t, i);
+    wide_add(&lane[0], sum_of_lanes(rest));
+    return lane[0];
 }
 
 /* The sum of the terms' first or second powers. */
-static double sum_of_powers(moment_terms *t, int n, int columns, int power)
+static wide_float sum_of_powers(moment_terms *t, int n, int columns, int power)
 {
     t->power = power;
     return sum_of_terms(t, n, columns);
 }
 
-/* Whether the mean is more than four deviations from zero, given the sum of n squares. */
-static int mean_is_far(T mean, double square, int n)
+/* Whether the mean is more than four deviations from zero, given the sum of n squares: whether n mean^2 exceeds
+ * 16 times that. */
+static int mean_is_far(T mean, wide_float square, int n)
 {
-    return 16 * square < (double)n * (double)mean * (double)mean;
+    const wide_float factor = wide_of(mean), sixteen = wide_int(16);
+    wide_float bound = wide_int(n);
+    wide_multiply(&bound, &factor);
+    wide_multiply(&bound, &factor);
+    wide_multiply(&square, &sixteen);
+    wide_subtract(&square, &bound);
+    return wide_is_negative(square);
+}
+
+/* x - y, but 0 if that is negative. */
+static wide_float positive_rest(wide_float x, const wide_float *y)
+{
+    wide_subtract(&x, y);
+    return wide_is_negative(x) ? wide_int(0) : x;
 }
 
 /* Corrects a mean that is far from zero. Returns how far the mean is above it; *square becomes the sum of
  * squares. */
-static double correct_moments(moment_terms *t, int n, int columns, double *square)
+static wide_float correct_moments(moment_terms *t, int n, int columns, wide_float *square)
 {
-    double sum, low, rest;
-    t->mean = (T)((double)t->mean + sum_of_powers(t, n, columns, 1) / (double)n);
-    sum = sum_of_powers(t, n, columns, 1);
-    low = sum / (double)n;
-    rest = sum_of_powers(t, n, columns, 2) - (columns ? sum * low : (double)n * low * low);
-    *square = rest < 0 ? 0 : rest;
+    const wide_float count = wide_int(n);
+    wide_float low = sum_of_powers(t, n, columns, 1), lost = count;
+    wide_divide(&low, &count);
+    wide_add(&low, t->mean);
+    t->mean = wide_value(low);
+    low = sum_of_powers(t, n, columns, 1);
+    if (columns) lost = low;
+    wide_divide(&low, &count);
+    wide_multiply(&lost, &low);
+    if (!columns) wide_multiply(&lost, &low);
+    *square = positive_rest(sum_of_powers(t, n, columns, 2), &lost);
     return low;
 }
 
 /* `low` if a number that is so much above `mean` may be rounded to it, else 0. */
-static double mean_rounding(T mean, double low)
+static wide_float mean_rounding(T mean, wide_float low)
 {
-    const double unit = sizeof(T) == 4 ? 1.1920928955078125e-07 : 2.220446049250313e-16;
-    return fabs(low) <= unit * fabs((double)mean) ? low : 0;
+    const T unit = (T)(sizeof(T) == 4 ? 1.1920928955078125e-07 : 2.220446049250313e-16);
+    const wide_float factor = wide_of(mean < 0 ? -unit : unit);
+    const T finite = wide_value(low) - wide_value(low);
+    wide_float bound = wide_of(mean);
+    wide_multiply(&bound, &factor);
+    if (wide_is_negative(low))
+        wide_add_wide(&bound, &low);
+    else
+        wide_subtract(&bound, &low);
+    return finite != 0 || wide_is_negative(bound) ? wide_int(0) : low;
 }
 
 /* The mean and the sum of squared deviations from it. */
 static fold_state moments_of(moment_terms t, int n, int columns)
 {
-    const double sum = sum_of_powers(&t, n, columns, 0);
-    double square, miss, rest;
+    const wide_float count = wide_int(n);
+    wide_float square, miss = sum_of_powers(&t, n, columns, 0), lost = count;
     fold_state s;
-    t.mean = n ? (T)(sum / (double)n) : 0;
+    if (n) wide_divide(&miss, &count);
+    t.mean = n ? wide_value(miss) : 0;
     square = sum_of_powers(&t, n, columns, 2);
     if (mean_is_far(t.mean, square, n)) {
-        const double low = correct_moments(&t, n, columns, &s.second);
-        s.first = (double)t.mean + low;
+        s.first = correct_moments(&t, n, columns, &s.second);
+        wide_add(&s.first, t.mean);
         return s;
     }
-    miss = n ? sum / (double)n - (double)t.mean : 0;
-    rest = square - (double)n * miss * miss;
-    s.first = (double)t.mean + miss;
-    s.second = rest < 0 ? 0 : rest;
+    wide_add(&miss, -t.mean);
+    wide_multiply(&lost, &miss);
+    wide_multiply(&lost, &miss);
+    s.first = miss;
+    wide_add(&s.first, t.mean);
+    s.second = positive_rest(square, &lost);
     return s;
 }
 
-static fold_state moments_merge(fold_state a, int before, fold_state b, int count)
+static void moments_merge(fold_state *s, int before, const fold_state *more, int count)
 {
-    const double all = (double)before + (double)count;
-    const double fraction = all > 0 ? (double)count / all : 0, apart = b.first - a.first;
-    a.first += apart * fraction;
-    a.second += b.second + apart * apart * ((double)before * fraction);
-    return a;
+    const wide_float all = wide_int(before + count);
+    wide_float fraction = wide_int(count), apart = more->first, square, weight = wide_int(before);
+    if (before + count > 0) wide_divide(&fraction, &all);
+    wide_subtract(&apart, &s->first);
+    square = apart;
+    wide_multiply(&square, &apart);
+    wide_multiply(&weight, &fraction);
+    wide_multiply(&square, &weight);
+    wide_multiply(&apart, &fraction);
+    wide_add_wide(&s->first, &apart);
+    wide_add_wide(&square, &more->second);
+    wide_add_wide(&s->second, &square);
 }
 
-static fold_state moments_elements(const T *x, int n, int step, int columns)
+static void moments_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    return moments_of(terms_of(x, n, step), n, columns);
+    *s = moments_of(terms_of(x, n, step), n, columns);
 }
 
-static void reduce_variance(const T *x, T *y, const int *cut, int correction)
+static void reduce_variance(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
-    const double n = (double)c->count - (double)correction;
+    const int n = c->count - correction;
+    fold_state s;
     int o;
-    for (o = 0; o < c->outputs; o++)
-        y[o] = (T)(fold_output(first_of(x, c, o), c, moments_elements, moments_merge).second /
-                   (n > 0 ? n : 0));
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, moments_elements, moments_merge, &s);
+        y[o] = wide_mean(&s.second, n > 0 ? n : 0);
+    }
+}
+
+/* 1 / sqrt(x + eps), where eps is the bits of a double. */
+static wide_float inverse_root(wide_float x, uint64_t eps)
+{
+    const wide_float more = wide_of_bits(eps);
+    wide_float inverse = wide_int(1);
+    wide_add_wide(&x, &more);
+    x = wide_root(x);
+    wide_divide(&inverse, &x);
+    return inverse;
 }
 
 /* Normalises rows of n elements. Without `mean`, by the root of the mean square alone; gamma and beta may
- * be NULL. */
+ * be NULL. eps is the bits of a double. */
 static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *mean, T *rstd, int rows,
-                      int n, double eps)
+                      int n, uint64_t eps)
 {
-    const double fraction = 1 / (double)n;
+    const wide_float fraction = wide_part(n);
     int r, i;
     for (r = 0; r < rows; r++, x += n, y += n) {
         moment_terms t = terms_of(x, n, 1);
-        double square;
+        wide_float square;
         T low = 0;
-        if (mean) t.mean = (T)(sum_of_powers(&t, n, 0, 0) * fraction);
+        if (mean) {
+            square = sum_of_powers(&t, n, 0, 0);
+            wide_multiply(&square, &fraction);
+            t.mean = wide_value(square);
+        }
         square = sum_of_powers(&t, n, 0, 2);
-        if (mean && mean_is_far(t.mean, square, n)) low = (T)correct_moments(&t, n, 0, &square);
+        if (mean && mean_is_far(t.mean, square, n))
+            low = wide_value(correct_moments(&t, n, 0, &square));
         if (mean) mean[r] = t.mean;
-        rstd[r] = (T)(1 / sqrt(square * fraction + eps));
+        wide_multiply(&square, &fraction);
+        rstd[r] = wide_value(inverse_root(square, eps));
         for (i = 0; i < n; i++) {
             T out = ((x[i] - t.mean) - low) * rstd[r];
             if (gamma) out *= gamma[i];
@@ -171,10 +223,16 @@ static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *mean, 
 /* What rounding removed from the mean of a row, if it is far from zero; else 0. */
 static T row_low(const T *x, int n, const T *mean, T rstd)
 {
+    const wide_float factor = wide_of(rstd), count = wide_int(n);
     moment_terms t = terms_of(x, n, 1);
-    if (!mean || !mean_is_far(*mean, 1 / ((double)rstd * (double)rstd), 1)) return 0;
+    wide_float square = factor, low = wide_int(1);
+    wide_multiply(&square, &factor);
+    wide_divide(&low, &square);
+    if (!mean || !mean_is_far(*mean, low, 1)) return 0;
     t.mean = *mean;
-    return (T)mean_rounding(*mean, sum_of_powers(&t, n, 0, 1) / (double)n);
+    low = sum_of_powers(&t, n, 0, 1);
+    wide_divide(&low, &count);
+    return wide_value(mean_rounding(*mean, low));
 }
 
 /* dx of a row. */
@@ -182,7 +240,7 @@ static void norm_row_grad(const T *x, const T *mean, T rstd, T low, const T *dy,
                           T *dx, int n)
 {
     const T centre = mean ? *mean : 0;
-    double sum = 0, product = 0;
+    wide_float sum = WIDE_ZERO, product = WIDE_ZERO;
     T g_mean, along;
     int from, i;
     for (from = 0; from < n; from += 512) {
@@ -192,20 +250,29 @@ static void norm_row_grad(const T *x, const T *mean, T rstd, T low, const T *dy,
             lane[i % 16] += g;
             other[i % 16] += g * (((x[i] - centre) - low) * rstd);
         }
-        sum += (double)sum_of_lanes(lane);
-        product += (double)sum_of_lanes(other);
+        wide_add(&sum, sum_of_lanes(lane));
+        wide_add(&product, sum_of_lanes(other));
     }
-    g_mean = mean ? (T)(sum / (double)n) : 0;
-    along = (T)(product / (double)n);
+    g_mean = mean ? wide_mean(&sum, n) : 0;
+    along = wide_mean(&product, n);
     for (i = 0; i < n; i++) {
         const T xhat = ((x[i] - centre) - low) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
         dx[i] = rstd * (g - g_mean - xhat * along);
     }
 }
 
-/* Adds the sums over at most 32 rows of dy times the normalised x, and of dy, to `total`. */
+/* Adds x to the double with these bits. */
+static void add_to_bits(uint64_t *bits, T x)
+{
+    wide_float sum = wide_of_bits(*bits);
+    wide_add(&sum, x);
+    *bits = wide_bits(sum);
+}
+
+/* Adds the sums over at most 32 rows of dy times the normalised x, and of dy, to `total`, which has the bits of
+ * doubles. */
 static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T *low, const T *dy,
-                              int rows, int n, double *total)
+                              int rows, int n, uint64_t *total)
 {
     int i, r;
     for (i = 0; i < n; i++) {
@@ -215,37 +282,43 @@ static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T 
             gamma += dy[r * n + i] * (centred * rstd[r]);
             beta += dy[r * n + i];
         }
-        total[i] += (double)gamma;
-        total[n + i] += (double)beta;
+        add_to_bits(&total[i], gamma);
+        add_to_bits(&total[n + i], beta);
     }
 }
 
-/* dgamma, and dbeta unless it is NULL: the sums [tiles, 2, n] over tiles. */
-static void norm_add_tiles(const double *sums, int tiles, int n, T *dgamma, T *dbeta)
+/* The sum of the doubles with these bits, which are `step` apart. */
+static T sum_of_bits(const uint64_t *bits, int n, int step)
 {
-    int tile, i;
+    wide_float sum = WIDE_ZERO;
+    for (; n > 0; n--, bits += step) {
+        const wide_float x = wide_of_bits(*bits);
+        wide_add_wide(&sum, &x);
+    }
+    return wide_value(sum);
+}
+
+/* dgamma, and dbeta unless it is NULL: the sums [tiles, 2, n] over tiles. */
+static void norm_add_tiles(const uint64_t *sums, int tiles, int n, T *dgamma, T *dbeta)
+{
+    int i;
     for (i = 0; i < n; i++) {
-        double some = 0, other = 0;
-        for (tile = 0; tile < tiles; tile++) {
-            some += sums[(size_t)tile * 2 * (size_t)n + (size_t)i];
-            other += sums[((size_t)tile * 2 + 1) * (size_t)n + (size_t)i];
-        }
-        dgamma[i] = (T)some;
-        if (dbeta) dbeta[i] = (T)other;
+        dgamma[i] = sum_of_bits(sums + i, tiles, 2 * n);
+        if (dbeta) dbeta[i] = sum_of_bits(sums + n + i, tiles, 2 * n);
     }
 }
 
 /* dx, and the sums over rows: 32 rows in T, those of a tile of `each` rows in double, then tiles. `sums` has
- * 2 n numbers for each tile. */
+ * the bits of 2 n doubles for each tile. */
 static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy, const T *gamma,
-                           T *dx, T *dgamma, T *dbeta, double *sums, int rows, int n, int each)
+                           T *dx, T *dgamma, T *dbeta, void *sums, int rows, int n, int each)
 {
     const int tiles = (rows + each - 1) / each;
-    int tile, r, first, i;
-    for (tile = 0; tile < tiles; tile++) {
+    uint64_t *total = (uint64_t *)sums;
+    int tile, r, first;
+    for (tile = 0; tile < tiles; tile++, total += 2 * n) {
         const int end = rows - tile * each < each ? rows : (tile + 1) * each;
-        double *total = sums + (size_t)tile * 2 * (size_t)n;
-        for (i = 0; i < 2 * n; i++) total[i] = 0;
+        memset(total, 0, 2 * (size_t)n * sizeof *total);
         for (first = tile * each; first < end; first += 32) {
             const int last = end - first < 32 ? end : first + 32;
             T low[32];
@@ -258,120 +331,5 @@ static void norm_rows_grad(const T *x, const T *mean, const T *rstd, const T *dy
                               dy + first * n, last - first, n, total);
         }
     }
-    norm_add_tiles(sums, tiles, n, dgamma, dbeta);
-}
-
-/* Where the pieces of a channel of n elements begin. */
-static int piece_begin(int n, int pieces, int piece)
-{
-    return n / pieces * piece + n % pieces * piece / pieces;
-}
-
-/* Elements of a channel from `from` on that are added up together. */
-static int elements_together(int volume, int from, int end)
-{
-    const int left = end - from, image = volume - from % volume;
-    const int n = image < left ? image : left;
-    if (volume == 1) return left < 64 ? left : 64;
-    if (n >= 256) return n < 4096 ? n : 4096;
-    return left < 4096 ? left : 4096;
-}
-
-/* The elements of a channel, image by image. */
-static moment_terms channel_of(const T *x, int c, int channels, int volume)
-{
-    moment_terms t = terms_of(x + c * volume, volume, 1);
-    t.jump = channels * volume;
-    return t;
-}
-
-static fold_state channel_moments(moment_terms t, int count, int pieces)
-{
-    fold_state all = {0, 0};
-    int piece, from, n;
-    for (piece = 0; piece < pieces; piece++) {
-        const int begin = piece_begin(count, pieces, piece);
-        const int end = piece_begin(count, pieces, piece + 1);
-        fold_state some = {0, 0};
-        for (from = begin; from < end; from += n) {
-            n = elements_together(t.volume, from, end);
-            t.first = from;
-            some = moments_merge(some, from - begin, moments_of(t, n, t.volume == 1), n);
-        }
-        all = piece ? moments_merge(all, begin, some, end - begin) : some;
-    }
-    return all;
-}
-
-/* x is [images, channels, volume], and `count` is images times volume. */
-static void batch_norm(const T *x, const T *gamma, const T *beta, T *y, T *means, T *variances,
-                       int channels, int volume, int count, int pieces, double eps)
-{
-    int c, from, i, end;
-    for (c = 0; c < channels; c++) {
-        const fold_state m = channel_moments(channel_of(x, c, channels, volume), count, pieces);
-        const T mean = (T)m.first, variance = (T)(m.second / (double)count);
-        const double low = mean_is_far(mean, m.second, count) ? m.first - (double)mean : 0;
-        const double scale = (double)gamma[c] * (1 / sqrt((double)variance + eps));
-        const T shift = (T)((double)beta[c] - low * scale);
-        for (from = 0; from < count; from += volume)
-            for (i = from * channels + c * volume, end = i + volume; i < end; i++)
-                y[i] = (x[i] - mean) * (T)scale + shift;
-        means[c] = count ? mean : (T)NAN;
-        variances[c] = variance;
-    }
-}
-
-/* The sum of dy (x - mean)^power over a channel, or of x - mean without dy; of dy where power is 0. */
-static double channel_sum(moment_terms t, int count, int pieces)
-{
-    double all = 0;
-    int piece, from, n;
-    for (piece = 0; piece < pieces; piece++) {
-        const int begin = piece_begin(count, pieces, piece);
-        const int end = piece_begin(count, pieces, piece + 1);
-        const int columns = t.volume == 1, mean = !columns && t.power == 1 && !t.dy;
-        double some = 0;
-        for (from = begin; from < end; from += n) {
-            double more;
-            n = columns ? end - from : elements_together(t.volume, from, end);
-            t.first = from;
-            more = sum_of_terms(&t, n, columns);
-            some += mean ? more / (double)n * (double)n : more;
-        }
-        all += some;
-    }
-    return all;
-}
-
-static void batch_norm_grad(const T *x, const T *means, const T *variances, const T *dys,
-                            const T *gamma, T *dx, T *dgammas, T *dbetas, int channels, int volume,
-                            int count, int pieces, double eps)
-{
-    const double fraction = count ? 1 / (double)count : 0;
-    int c, from, i, end;
-    for (c = 0; c < channels; c++) {
-        const T mean = means[c], variance = variances[c];
-        const double rstd = 1 / sqrt((double)variance + eps);
-        moment_terms t = channel_of(dys, c, channels, volume);
-        const double dy = channel_sum(t, count, pieces);
-        double product, low = 0, dgamma, slope;
-        T scale, offset;
-        t = channel_of(x, c, channels, volume);
-        t.mean = mean;
-        t.power = 1;
-        if (mean_is_far(mean, (double)variance, 1)) low = channel_sum(t, count, pieces);
-        t.dy = dys + c * volume;
-        product = channel_sum(t, count, pieces);
-        low = mean_rounding(mean, low * fraction);
-        dgamma = (product - low * dy) * rstd;
-        slope = dgamma * fraction * rstd;
-        scale = (T)((double)gamma[c] * rstd);
-        offset = (T)(dy * fraction - low * slope);
-        for (from = 0; from < count; from += volume)
-            for (i = from * channels + c * volume, end = i + volume; i < end; i++)
-                dx[i] = scale * (dys[i] - offset - (x[i] - mean) * (T)slope);
-        dgammas[c] = (T)dgamma;
-        dbetas[c] = (T)dy;
-    }
+    norm_add_tiles((const uint64_t *)sums, tiles, n, dgamma, dbeta);
 }

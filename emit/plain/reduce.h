@@ -13,11 +13,12 @@ typedef struct reduce_cut {
     int columns, packed;        /* sums of a column; all elements of an output are one block */
     int length, block, per_row; /* of the last folded dimension, of a block; blocks in it */
     int blocks, pieces;         /* of an output */
-    int n_kept, n_folded;       /* dimensions; the sizes and strides of both follow */
-    int kept[8], kept_stride[8], folded[8], folded_stride[8];
+    int n_kept, n_folded;       /* dimensions */
+    int dims[32]; /* sizes and strides of those kept, sizes and strides of those folded */
 } reduce_cut;
 
-static int offset_of(const int *size, const int *stride, int n, int index)
+/* Where the element of an index lies in n dimensions. */
+static int offset_in(const int *size, const int *stride, int n, int index)
 {
     int d, offset = 0;
     for (d = n - 1; d >= 0; d--) {
@@ -27,8 +28,28 @@ static int offset_of(const int *size, const int *stride, int n, int index)
     return offset;
 }
 
-typedef fold_state fold_elements(const T *x, int n, int step, int columns);
-typedef fold_state fold_merge(fold_state a, int before, fold_state b, int count);
+/* The same, so that a file without dimensions needs no loop over them. */
+static int offset_of(const int *size, const int *stride, int n, int index)
+{
+    return n ? offset_in(size, stride, n, index) : 0;
+}
+
+/* Where the folded element of an index lies. */
+static int folded_offset(const reduce_cut *c, int index)
+{
+    const int *size = c->dims + 2 * c->n_kept;
+    return offset_of(size, size + c->n_folded, c->n_folded, index);
+}
+
+/* Sets *s to the state of n elements; adds the state of `count` elements to that of `before`. */
+typedef void fold_elements(const T *x, int n, int step, int columns, fold_state *s);
+typedef void fold_merge(fold_state *s, int before, const fold_state *more, int count);
+
+/* How far apart the folded elements are along the last dimension. */
+static int folded_step(const reduce_cut *c)
+{
+    return c->n_folded ? c->dims[2 * c->n_kept + 2 * c->n_folded - 1] : 1;
+}
 
 /* Elements before block `index`. */
 static int before_block(const reduce_cut *c, int index)
@@ -39,116 +60,114 @@ static int before_block(const reduce_cut *c, int index)
 
 /* The state of blocks [begin, end) of the output whose elements begin at x. Without blocks, that of no
  * elements. */
-static fold_state fold_blocks(const T *x, const reduce_cut *c, int begin, int end,
-                              fold_elements *elements, fold_merge *merge)
+static void fold_blocks(const T *x, const reduce_cut *c, int begin, int end,
+                        fold_elements *elements, fold_merge *merge, fold_state *s)
 {
-    fold_state sum = {WIDE_ZERO, WIDE_ZERO};
     int k = begin, i;
     do {
         const int from = before_block(c, k), n = k < end ? before_block(c, k + 1) - from : 0;
-        const T *first = n ? x + offset_of(c->folded, c->folded_stride, c->n_folded, from) : x;
-        int step = c->n_folded ? c->folded_stride[c->n_folded - 1] : 1;
+        const T *first = n ? x + folded_offset(c, from) : x;
+        int step = folded_step(c);
         T some[32];
         fold_state more;
         if (c->packed) {
-            for (i = 0; i < n; i++)
-                some[i] = x[offset_of(c->folded, c->folded_stride, c->n_folded, from + i)];
+            for (i = 0; i < n; i++) some[i] = x[folded_offset(c, from + i)];
             first = some;
             step = 1;
         }
-        more = elements(first, n, step, c->columns);
-        sum = k == begin ? more : merge(sum, from - before_block(c, begin), more, n);
+        elements(first, n, step, c->columns, k == begin ? s : &more);
+        if (k > begin) merge(s, from - before_block(c, begin), &more, n);
     } while (++k < end);
-    return sum;
 }
 
-static fold_state fold_output(const T *x, const reduce_cut *c, fold_elements *elements,
-                              fold_merge *merge)
+/* The state of output o. */
+static void fold_output(const T *x, const reduce_cut *c, int o, fold_elements *elements,
+                        fold_merge *merge, fold_state *s)
 {
-    fold_state sum = {WIDE_ZERO, WIDE_ZERO};
     int piece;
+    x += offset_of(c->dims, c->dims + c->n_kept, c->n_kept, o);
+    if (c->pieces == 1 && c->blocks == 1 && !c->packed) {
+        elements(x, c->count, folded_step(c), c->columns, s);
+        return;
+    }
     for (piece = 0; piece < c->pieces; piece++) {
         const int begin = c->blocks / c->pieces * piece + c->blocks % c->pieces * piece / c->pieces;
         const int end =
             c->blocks / c->pieces * (piece + 1) + c->blocks % c->pieces * (piece + 1) / c->pieces;
-        const fold_state more = fold_blocks(x, c, begin, end, elements, merge);
         const int before = c->blocks ? before_block(c, begin) : 0;
         const int count = c->blocks ? before_block(c, end) - before : 0;
-        sum = piece ? merge(sum, before, more, count) : more;
+        fold_state more;
+        fold_blocks(x, c, begin, end, elements, merge, piece ? &more : s);
+        if (piece) merge(s, before, &more, count);
     }
-    return sum;
 }
 
-/* Where the elements of output o begin. */
-static const T *first_of(const T *x, const reduce_cut *c, int o)
+static void sum_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    return x + offset_of(c->kept, c->kept_stride, c->n_kept, o);
+    s->first = columns ? column_sum(x, n, step) : row_sum(x, n, step);
 }
 
-static fold_state sum_elements(const T *x, int n, int step, int columns)
-{
-    fold_state s = {WIDE_ZERO, WIDE_ZERO};
-    s.first = columns ? column_sum(x, n, step) : row_sum(x, n, step);
-    return s;
-}
-
-static fold_state sum_merge(fold_state a, int before, fold_state b, int count)
+static void sum_merge(fold_state *s, int before, const fold_state *more, int count)
 {
     (void)before;
     (void)count;
-    wide_add_wide(&a.first, b.first);
-    return a;
+    wide_add_wide(&s->first, &more->first);
 }
 
-static void reduce_sum(const T *x, T *y, const int *cut, int correction)
+static void reduce_sum(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    fold_state s;
     int o;
     (void)correction;
-    for (o = 0; o < c->outputs; o++)
-        y[o] = wide_value(fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first);
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, sum_elements, sum_merge, &s);
+        y[o] = wide_value(s.first);
+    }
 }
 
-static void reduce_mean(const T *x, T *y, const int *cut, int correction)
+static void reduce_mean(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    fold_state s;
     int o;
     (void)correction;
-    for (o = 0; o < c->outputs; o++)
-        y[o] =
-            wide_mean(fold_output(first_of(x, c, o), c, sum_elements, sum_merge).first, c->count);
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, sum_elements, sum_merge, &s);
+        y[o] = wide_mean(&s.first, c->count);
+    }
 }
 
 /* A row has a product for each of 16 lanes. */
-static fold_state prod_elements(const T *x, int n, int step, int columns)
+static void prod_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
     const int lanes = columns ? 1 : 16;
     double lane[16];
-    fold_state s = {0, 0};
     int i, half;
     for (i = 0; i < lanes; i++) lane[i] = 1;
     for (i = 0; i < n; i++) lane[i % lanes] *= (double)x[i * step];
     for (half = lanes / 2; half; half /= 2)
         for (i = 0; i < half; i++) lane[i] *= lane[i + half];
-    s.first = lane[0];
-    return s;
+    s->first = lane[0];
 }
 
-static fold_state prod_merge(fold_state a, int before, fold_state b, int count)
+static void prod_merge(fold_state *s, int before, const fold_state *more, int count)
 {
     (void)before;
     (void)count;
-    a.first *= b.first;
-    return a;
+    s->first *= more->first;
 }
 
-static void reduce_prod(const T *x, T *y, const int *cut, int correction)
+static void reduce_prod(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    fold_state s;
     int o;
     (void)correction;
-    for (o = 0; o < c->outputs; o++)
-        y[o] = (T)fold_output(first_of(x, c, o), c, prod_elements, prod_merge).first;
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, prod_elements, prod_merge, &s);
+        y[o] = (T)s.first;
+    }
 }
 
 static T larger(T a, T b)
@@ -156,52 +175,53 @@ static T larger(T a, T b)
     return a != a || a > b ? a : b;
 }
 
-static fold_state max_elements(const T *x, int n, int step, int columns)
+static void max_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    fold_state s = {WIDE_ZERO, WIDE_ZERO};
     T top = (T)-INFINITY;
     int i;
     (void)columns;
     for (i = 0; i < n; i++) top = larger(top, x[i * step]);
-    s.first = wide_of(top);
-    return s;
+    s->first = wide_of(top);
 }
 
-static fold_state max_merge(fold_state a, int before, fold_state b, int count)
+static void max_merge(fold_state *s, int before, const fold_state *more, int count)
 {
     (void)before;
     (void)count;
-    a.first = wide_of(larger(wide_value(a.first), wide_value(b.first)));
-    return a;
+    s->first = wide_of(larger(wide_value(s->first), wide_value(more->first)));
 }
 
 /* 0, never -0, as wide_of. */
-static void reduce_max(const T *x, T *y, const int *cut, int correction)
+static void reduce_max(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    fold_state s;
     int o;
     (void)correction;
-    for (o = 0; o < c->outputs; o++)
-        y[o] = wide_value(fold_output(first_of(x, c, o), c, max_elements, max_merge).first);
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, max_elements, max_merge, &s);
+        y[o] = wide_value(s.first);
+    }
 }
 
 /* The least number is the largest with the other sign. */
-static fold_state min_elements(const T *x, int n, int step, int columns)
+static void min_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    fold_state s = {WIDE_ZERO, WIDE_ZERO};
     T top = (T)-INFINITY;
     int i;
     (void)columns;
     for (i = 0; i < n; i++) top = larger(top, -x[i * step]);
-    s.first = wide_of(top);
-    return s;
+    s->first = wide_of(top);
 }
 
-static void reduce_min(const T *x, T *y, const int *cut, int correction)
+static void reduce_min(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
+    fold_state s;
     int o;
     (void)correction;
-    for (o = 0; o < c->outputs; o++)
-        y[o] = 0 - wide_value(fold_output(first_of(x, c, o), c, min_elements, max_merge).first);
+    for (o = 0; o < c->outputs; o++) {
+        fold_output(x, c, o, min_elements, max_merge, &s);
+        y[o] = 0 - wide_value(s.first);
+    }
 }

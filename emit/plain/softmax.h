@@ -32,7 +32,8 @@ static wide_float exp_sum(const T *x, int n, int step, T shift, int columns)
 static wide_float line_sum(const T *x, int n)
 {
     wide_float sum = range_sum(x, n / 16 * 16);
-    wide_add_wide(&sum, range_sum(x + n / 16 * 16, n % 16));
+    const wide_float rest = range_sum(x + n / 16 * 16, n % 16);
+    wide_add_wide(&sum, &rest);
     return sum;
 }
 
@@ -65,8 +66,8 @@ static void log_softmax_lines(const T *x, T *y, int lines, int n, int xs, int ys
         const T *from = x + offset_of(size, x_stride, rank, l);
         T *to = y + offset_of(size, y_stride, rank, l);
         const T shift = line_shift(from, n, xs);
-        const double sum = exp_sum(from, n, xs, shift, columns);
-        const T logarithm = sum == 0 ? 0 : (T)vm_log_f64(sum);
+        const wide_float sum = exp_sum(from, n, xs, shift, columns);
+        const T logarithm = wide_value(sum) == 0 ? 0 : wide_value(wide_log(sum));
         for (i = 0; i < n; i++) to[i * ys] = (from[i * xs] - shift) - logarithm;
     }
 }
@@ -83,7 +84,7 @@ static void softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, int n,
         moment_terms t = terms_of(from, n, ys);
         t.dy = grad;
         t.dy_step = dys;
-        sum = (T)sum_of_terms(&t, n, columns);
+        sum = wide_value(sum_of_terms(&t, n, columns));
         for (i = 0; i < n; i++) to[i * dxs] = from[i * ys] * (grad[i * dys] - sum);
     }
 }
@@ -109,32 +110,30 @@ static double finite_or_zero(double top)
 }
 
 /* The largest element and the sum of e^(x - it). */
-static fold_state logsumexp_elements(const T *x, int n, int step, int columns)
+static void logsumexp_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    fold_state s = max_elements(x, n, step, columns);
-    s.second = exp_sum(x, n, step, (T)finite_or_zero(s.first), columns);
-    return s;
+    max_elements(x, n, step, columns, s);
+    s->second = exp_sum(x, n, step, (T)finite_or_zero(s->first), columns);
 }
 
-static fold_state logsumexp_merge(fold_state a, int before, fold_state b, int count)
+static void logsumexp_merge(fold_state *s, int before, const fold_state *more, int count)
 {
-    const double top = a.first != a.first || a.first > b.first ? a.first : b.first;
+    const double a = s->first, b = more->first, top = a != a || a > b ? a : b;
     const double shift = finite_or_zero(top);
-    fold_state s;
     (void)before;
     (void)count;
-    s.first = top;
-    s.second = a.second * vm_exp_f64(a.first - shift) + b.second * vm_exp_f64(b.first - shift);
-    return s;
+    s->first = top;
+    s->second = s->second * vm_exp_f64(a - shift) + more->second * vm_exp_f64(b - shift);
 }
 
-static void reduce_logsumexp(const T *x, T *y, const int *cut, int correction)
+static void reduce_logsumexp(const T *x, T *y, const void *cut, int correction)
 {
     const reduce_cut *c = (const reduce_cut *)(const void *)cut;
     int o;
     (void)correction;
     for (o = 0; o < c->outputs; o++) {
-        const fold_state s = fold_output(first_of(x, c, o), c, logsumexp_elements, logsumexp_merge);
+        fold_state s;
+        fold_output(x, c, o, logsumexp_elements, logsumexp_merge, &s);
         y[o] = (T)(s.first - s.first == 0 ? s.first + vm_log_f64(s.second) : s.first);
     }
 }

@@ -18,13 +18,12 @@ static T sum_of_lanes(T *lane)
     return lane[0];
 }
 
-/* Eight lanes in pairs, which are written over. */
-static wide_float sum_of_eight_lanes(wide_float *lane)
+/* The first of eight lanes becomes their sum, in pairs. The others are written over. */
+static void sum_of_eight_lanes(wide_float *lane)
 {
     int half, i;
     for (half = 1; half < 8; half *= 2)
-        for (i = 0; i < 8; i += 2 * half) wide_add_wide(&lane[i], lane[i + half]);
-    return lane[0];
+        for (i = 0; i < 8; i += 2 * half) wide_add_wide(&lane[i], &lane[i + half]);
 }
 
 /* The sum of a row: eight of each of 16 lanes in T, those sums in double; the last terms, fewer than
@@ -40,8 +39,10 @@ static wide_float row_sum(const T *x, int n, int step)
         for (i = 0; i < whole; i += 128)
             for (c = 0; c < 16; c++)
                 wide_add(&lane[c], sum_of_eight(x + (i + c) * step, 16 * step));
-        total = sum_of_eight_lanes(lane);
-        wide_add_wide(&total, sum_of_eight_lanes(lane + 8));
+        sum_of_eight_lanes(lane);
+        sum_of_eight_lanes(lane + 8);
+        wide_add_wide(&lane[0], &lane[8]);
+        total = lane[0];
     }
     for (i = whole; i < n; i++) rest[i % 16] += x[i * step];
     wide_add(&total, sum_of_lanes(rest));

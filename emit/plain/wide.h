@@ -30,6 +30,9 @@ typedef double wide_float;
 #define WIDE_ZERO 0
 #endif
 
+/* Of a function that compilers would copy to where it is called, which takes more code. */
+#define WIDE_APART __attribute__((noinline, unused))
+
 #if WEFT_OWN_DOUBLES
 /* x, if it is finite, as an integer of 24 bits times 2^(*exponent - 150). *exponent is 255 else. */
 static VM_UNUSED int32_t wide_parts(float x, int *exponent)
@@ -44,8 +47,15 @@ static VM_UNUSED int32_t wide_parts(float x, int *exponent)
     return bits >> 31 ? -m : m;
 }
 
-/* Adds m 2^(e - 443), with m up to 2^61 in magnitude, without rounding: the mantissa is then 2^61 to 2^62 in
- * magnitude, or 0. Where bits are lost, its last bit is set. */
+/* m 2^-n; a bit that is lost sets the last one. */
+static VM_UNUSED int64_t wide_shift(int64_t m, int n)
+{
+    for (; n > 0; n--) m = m >> 1 | (m & 1);
+    return m;
+}
+
+/* Adds m 2^(e - 443), with m up to 2^61 in magnitude, or up to 2^62 to 0, without rounding: the mantissa is then 2^61
+ * to 2^62 in magnitude, or 0. Where bits are lost, its last bit is set. */
 static VM_UNUSED void wide_sum(int64_t m, int e, wide_float *sum)
 {
     int64_t top = sum->mantissa;
@@ -56,17 +66,17 @@ static VM_UNUSED void wide_sum(int64_t m, int e, wide_float *sum)
         m = sum->mantissa;
         e = sum->exponent;
     }
-    for (; e < exponent; e++) m = m >> 1 | (m & 1);
-    m += top;
+    m = wide_shift(m, exponent - e) + top;
     for (; exponent > 0 && (uint32_t)(m >> 32) + 0x20000000u < 0x40000000u; exponent--) m *= 2;
     sum->mantissa = m;
     sum->exponent = exponent;
 }
 
-/* Rounds the result of wide_sum to 53 bits, to nearest, ties to even. */
-static VM_UNUSED void wide_round(wide_float *sum)
+/* Adds m 2^(e - 443), as wide_sum, and rounds to 53 bits, to nearest, ties to even. */
+static VM_UNUSED void wide_put(int64_t m, int e, wide_float *sum)
 {
-    const int64_t m = sum->mantissa;
+    wide_sum(m, e, sum);
+    m = sum->mantissa;
     sum->mantissa = (m + 0xff + (m >> 9 & 1)) >> 1 & ~(int64_t)0xff;
     sum->exponent++;
 }
@@ -79,14 +89,13 @@ static VM_UNUSED uint64_t wide_size(int64_t m)
 /* m 2^(e - 443) as the nearest float, ties to even. m may have more than 53 bits. */
 static VM_UNUSED float wide_to_float(int64_t m, int e)
 {
-    uint64_t size = wide_size(m);
-    uint32_t bits;
+    const uint64_t size = wide_size(m);
+    uint32_t bits = (uint32_t)(size >> 32) | ((uint32_t)size != 0);
     float x;
-    e = e > 256 + 254 ? 255 : e - 256; /* as in the bits of a float */
-    for (; e < 1; e++) size = size >> 1 | (size & 1);
-    size += ((uint64_t)1 << 36) - 1 + (size >> 37 & 1);
-    bits = (uint32_t)(size >> 37) + ((uint32_t)(e - 1) << 23);
-    if (bits > 0x7f800000) bits = 0x7f800000;
+    e -= 257; /* 0, if the result is the smallest normal number */
+    for (; e < 0; e++) bits = bits >> 1 | (bits & 1);
+    bits = ((bits + 15 + (bits >> 5 & 1)) >> 5) + ((uint32_t)e << 23);
+    if (e > 253) bits = 0x7f800000;
     if (m < 0) bits |= 0x80000000u;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -103,8 +112,7 @@ static void wide_add(wide_float *sum, T x)
         sum->special += x;
         return;
     }
-    wide_sum(m * ((int64_t)1 << 37), e + 256, sum);
-    wide_round(sum);
+    wide_put(m * ((int64_t)1 << 37), e + 256, sum);
 }
 #else
 static void wide_add(wide_float *sum, T x)
@@ -121,18 +129,44 @@ static wide_float wide_of(T x)
     return sum;
 }
 
-/* *sum += x. */
+/* *sum += *x. */
 #if WEFT_OWN_DOUBLES
-static void wide_add_wide(wide_float *sum, wide_float x)
+static void wide_add_wide(wide_float *sum, const wide_float *x)
 {
-    sum->special += x.special;
-    wide_sum(x.mantissa, x.exponent, sum);
-    wide_round(sum);
+    sum->special += x->special;
+    wide_put(x->mantissa, x->exponent, sum);
 }
 #else
-static void wide_add_wide(wide_float *sum, wide_float x)
+static void wide_add_wide(wide_float *sum, const wide_float *x)
 {
-    *sum += x;
+    *sum += *x;
+}
+#endif
+
+/* *x -= *y. */
+#if WEFT_OWN_DOUBLES
+static void wide_subtract(wide_float *x, const wide_float *y)
+{
+    x->special -= y->special;
+    wide_put(-y->mantissa, y->exponent, x);
+}
+#else
+static void wide_subtract(wide_float *x, const wide_float *y)
+{
+    *x -= *y;
+}
+#endif
+
+/* x < 0. */
+#if WEFT_OWN_DOUBLES
+static int wide_is_negative(wide_float x)
+{
+    return x.special != 0 ? x.special < 0 : x.mantissa < 0;
+}
+#else
+static int wide_is_negative(wide_float x)
+{
+    return x < 0;
 }
 #endif
 
@@ -150,12 +184,11 @@ static T wide_value(wide_float x)
 #endif
 
 #if WEFT_OWN_DOUBLES
-/* 2^63 x / y, rounded to 53 bits, for mantissas 0 <= x <= y. A quotient is never in the middle between two numbers of
- * 53 bits. 0 if y is 0. */
-static VM_UNUSED uint64_t wide_digits(uint64_t x, uint64_t y)
+/* The first 62 bits of x / y, which is less than 2: 2^61 x / y. If there are more, the last one is set. */
+static WIDE_APART int64_t wide_digits(uint64_t x, uint64_t y)
 {
     uint64_t digits = 0;
-    int i = 64;
+    int i = 62;
     do {
         digits *= 2;
         if (x >= y) {
@@ -164,7 +197,7 @@ static VM_UNUSED uint64_t wide_digits(uint64_t x, uint64_t y)
         }
         x *= 2;
     } while (--i);
-    return (digits + 0x200) >> 10 << 10;
+    return (int64_t)(digits | (x != 0));
 }
 #endif
 
@@ -172,12 +205,12 @@ static VM_UNUSED uint64_t wide_digits(uint64_t x, uint64_t y)
 #if WEFT_OWN_DOUBLES
 static T wide_inverse(const wide_float *x)
 {
-    const uint64_t digits = wide_digits((uint64_t)1 << 60, (uint64_t)x->mantissa);
-    const uint32_t top = (uint32_t)(digits >> 32) | ((uint32_t)digits != 0);
-    const uint32_t bits = (uint32_t)(479 - x->exponent) << 23;
+    const int64_t digits = wide_digits((uint64_t)1 << 60, (uint64_t)x->mantissa) + 0x80;
+    const uint32_t top = (uint32_t)(digits >> 32) | ((uint32_t)digits >> 8 != 0);
+    const uint32_t bits = (uint32_t)(481 - x->exponent) << 23;
     float power;
     memcpy(&power, &bits, sizeof power);
-    return (float)top * power + x->special;
+    return x->mantissa ? (float)top * power + x->special : x->special;
 }
 #else
 static T wide_inverse(const wide_float *x)
@@ -191,8 +224,7 @@ static T wide_inverse(const wide_float *x)
 static wide_float wide_int(int64_t x)
 {
     wide_float y = WIDE_ZERO;
-    wide_sum(x, 443, &y);
-    wide_round(&y);
+    wide_put(x, 443, &y);
     return y;
 }
 #else
@@ -202,14 +234,19 @@ static wide_float wide_int(int64_t x)
 }
 #endif
 
-/* The double of these bits, which is 0 or normal. */
+/* The double of these bits, which is not subnormal. */
 #if WEFT_OWN_DOUBLES
 static wide_float wide_of_bits(uint64_t bits)
 {
     wide_float y = WIDE_ZERO;
-    y.exponent = (int)(bits >> 52 & 2047) - 640;
+    const int exponent = (int)(bits >> 52 & 2047);
+    y.exponent = exponent - 640;
     if (bits << 1) y.mantissa = (int64_t)((bits << 8 & ~((uint64_t)15 << 60)) | (uint64_t)1 << 60);
-    if (bits >> 63) y.mantissa = -y.mantissa;
+    if (exponent == 2047) y.special = bits << 12 ? NAN : INFINITY;
+    if (bits >> 63) {
+        y.mantissa = -y.mantissa;
+        y.special = -y.special;
+    }
     return y;
 }
 #else
@@ -221,43 +258,112 @@ static wide_float wide_of_bits(uint64_t bits)
 }
 #endif
 
-/* x / y. */
+/* The bits of a double. */
 #if WEFT_OWN_DOUBLES
-/* 1, 0, -1, or what is special, by which operations with special numbers are decided. */
-static VM_UNUSED float wide_sign(wide_float x)
+static uint64_t wide_bits(wide_float x)
 {
-    return x.special != 0 ? x.special : (float)((x.mantissa > 0) - (x.mantissa < 0));
-}
-
-static wide_float wide_quotient(wide_float x, wide_float y)
-{
-    uint64_t above = wide_size(x.mantissa);
-    const uint64_t below = wide_size(y.mantissa);
-    wide_float z = WIDE_ZERO;
-    if (x.special != 0 || y.special != 0 || !below) {
-        z.special = wide_sign(x) / wide_sign(y);
-        return z;
-    }
-    z.exponent = x.exponent - y.exponent + 382;
-    if (above > below) {
-        above /= 2;
-        z.exponent++;
-    }
-    z.mantissa = (int64_t)(wide_digits(above, below) >> 2);
-    if ((x.mantissa < 0) != (y.mantissa < 0)) z.mantissa = -z.mantissa;
-    return z;
+    uint64_t bits = wide_size(x.mantissa) >> 8;
+    if (bits) bits += (uint64_t)(x.exponent + 639) << 52;
+    if (x.special != 0) bits = (uint64_t)(x.special - x.special == 0 ? 0 : 2047) << 52;
+    if (x.special != x.special) bits |= 1;
+    return wide_is_negative(x) ? bits | (uint64_t)1 << 63 : bits;
 }
 #else
-static wide_float wide_quotient(wide_float x, wide_float y)
+static uint64_t wide_bits(wide_float x)
 {
-    return x / y;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
 #endif
 
-/* (T)(x / count). */
-static T wide_mean(wide_float x, int count)
+#if WEFT_OWN_DOUBLES
+/* What is special, or a float of the same sign, by which operations with special numbers are decided. */
+static VM_UNUSED float wide_sign(const wide_float *x)
 {
-    return wide_value(wide_quotient(x, wide_int(count)));
+    return x->special != 0 ? x->special : (float)(int32_t)(x->mantissa >> 32);
+}
+
+/* *x = m 2^(e - 443), rounded to 53 bits, unless `sign` is special. */
+static VM_UNUSED void wide_set(wide_float *x, int64_t m, int e, float sign)
+{
+    x->mantissa = 0;
+    x->exponent = e;
+    x->special = sign - sign == 0 ? 0 : sign;
+    wide_put(m, e, x);
+}
+#endif
+
+/* *x *= *y. */
+#if WEFT_OWN_DOUBLES
+static void wide_multiply(wide_float *x, const wide_float *y)
+{
+    uint64_t bits = wide_size(y->mantissa) >> 8;
+    int64_t product = 0;
+    int i = 54;
+    do {
+        product = wide_shift(product, 1);
+        if (bits & 1) product += x->mantissa;
+        bits >>= 1;
+    } while (--i);
+    if (y->mantissa < 0) product = -product;
+    wide_set(x, product, x->exponent + y->exponent - 382, wide_sign(x) * wide_sign(y));
+}
+#else
+static void wide_multiply(wide_float *x, const wide_float *y)
+{
+    *x *= *y;
+}
+#endif
+
+/* *x /= *y. */
+#if WEFT_OWN_DOUBLES
+static void wide_divide(wide_float *x, const wide_float *y)
+{
+    int64_t digits = wide_digits(wide_size(x->mantissa), wide_size(y->mantissa));
+    if ((x->mantissa ^ y->mantissa) < 0) digits = -digits;
+    if (y->special != 0) digits = 0;
+    wide_set(x, digits, x->exponent - y->exponent + 382, wide_sign(x) / wide_sign(y));
+}
+#else
+static void wide_divide(wide_float *x, const wide_float *y)
+{
+    *x /= *y;
+}
+#endif
+
+/* The square root of x, which is not negative. */
+#if WEFT_OWN_DOUBLES
+static wide_float wide_root(wide_float x)
+{
+    /* Of the mantissa as a number from 2^61 to 2^63, the digits of sqrt(2^61 rest). */
+    const int more = x.exponent & 1 ? 1 : 2;
+    uint64_t rest = (uint64_t)x.mantissa << more, digits = 0, bit = (uint64_t)1 << 61;
+    do {
+        const uint64_t less = 2 * digits + bit;
+        if (rest >= less) {
+            rest -= less;
+            digits += bit;
+        }
+        rest *= 2;
+        bit /= 2;
+    } while (bit);
+    wide_set(&x, (int64_t)(digits | (rest != 0)), (x.exponent - more + 382) / 2, x.special);
+    return x;
+}
+#else
+static wide_float wide_root(wide_float x)
+{
+    return wide_sqrt(x);
+}
+#endif
+
+/* (T)(*x / count). Writes over *x. */
+static T wide_mean(wide_float *x, int count)
+{
+    const wide_float n = wide_int(count);
+    wide_divide(x, &n);
+    return wide_value(*x);
 }
 
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)

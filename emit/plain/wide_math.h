@@ -15,19 +15,18 @@ static vm_parts wide_split(wide_float x)
 static wide_float wide_fma(wide_float x, wide_float y, wide_float z)
 {
     wide_float sum = WIDE_ZERO;
+    int64_t mantissa;
     vm_wide w;
     int negative, lost;
-    sum.special = wide_sign(x) * wide_sign(y) + wide_sign(z);
+    sum.special = wide_sign(&x) * wide_sign(&y) + wide_sign(&z);
     if (sum.special - sum.special != 0) return sum;
     sum.special = 0;
     if (!x.mantissa || !y.mantissa) return z;
     w = vm_fused(wide_split(x), wide_split(y), wide_split(z), &sum.exponent, &negative);
     lost = vm_wide_length(w) - 62;
-    sum.mantissa = (int64_t)vm_wide_shift(w, lost).low;
-    sum.exponent += lost + 443;
-    if (!sum.mantissa) return wide_int(0);
-    if (negative) sum.mantissa = -sum.mantissa;
-    wide_round(&sum);
+    mantissa = (int64_t)vm_wide_shift(w, lost).low;
+    sum.exponent = mantissa ? sum.exponent + lost + 443 : 0;
+    wide_put(negative ? -mantissa : mantissa, sum.exponent, &sum);
     return sum;
 }
 #else
@@ -39,13 +38,17 @@ static wide_float wide_fma(wide_float x, wide_float y, wide_float z)
 
 static wide_float wide_product(wide_float x, wide_float y)
 {
-    return wide_fma(x, y, wide_int(0));
+    wide_multiply(&x, &y);
+    return x;
 }
 
 /* 1 / x. */
 static wide_float wide_part(int64_t x)
 {
-    return wide_quotient(wide_int(1), wide_int(x));
+    const wide_float below = wide_int(x);
+    wide_float part = wide_int(1);
+    wide_divide(&part, &below);
+    return part;
 }
 
 /* ln 2 in two pieces, the first of 33 bits. */
@@ -79,21 +82,21 @@ static wide_float wide_fraction(wide_float x, int *exponent)
 /* The natural logarithm, as vm_log_f64, of 0, of a sum from 1 to 2^64, or of NaN. */
 static wide_float wide_log(wide_float x)
 {
-    wide_float m, n, s, z, p, more;
+    wide_float n, s, z, p, more;
     int e, k;
     const T size = wide_value(x);
     if (size == 0) return wide_of((T)-INFINITY);
     if (size - size != 0) return x;
-    m = wide_fraction(x, &e);
-    more = m;
-    wide_add(&m, -1);
+    s = more = wide_fraction(x, &e);
+    wide_add(&s, -1);
     wide_add(&more, 1);
-    s = wide_quotient(m, more);
+    wide_divide(&s, &more);
     z = wide_product(s, s);
     p = wide_part(23);
     for (k = 21; k > 1; k -= 2) p = wide_fma(p, z, wide_part(k));
     p = wide_fma(s, wide_product(p, z), s);
-    wide_add_wide(&p, p);
+    z = p;
+    wide_add_wide(&p, &z);
     n = wide_int(e);
     return wide_fma(n, WIDE_LN2_HIGH, wide_fma(n, WIDE_LN2_LOW, p));
 }

@@ -114,7 +114,7 @@ static void winograd_sums(const winograd_shape *s, const T *image, const T *u, i
 }
 
 /* `bias` may be NULL. */
-static void conv_winograd(const T *x, const T *u, const T *bias, T *y, const int *shape,
+static void conv_winograd(const T *x, const T *u, const T *bias, T *y, const void *shape,
                           int bounded, T low, T high)
 {
     const winograd_shape *s = (const winograd_shape *)(const void *)shape;

@@ -260,13 +260,13 @@ static void simd_conv(const conv_shape *s, const T *x, const T *w, const T *bias
     }
 }
 
-static void conv_gather(const T *x, const T *w, const T *bias, T *y, const int *shape)
+static void conv_gather(const T *x, const T *w, const T *bias, T *y, const void *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     simd_conv(s, x, w, bias, y);
 }
 
-static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const int *shape)
+static void conv_gather_back(const T *x, const T *w, const T *bias, T *y, const void *shape)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     simd_conv(s, x, w, bias, y);

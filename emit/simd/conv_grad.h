@@ -135,7 +135,7 @@ static const T *simd_weights_sum(const conv_shape *s, simd_weights *k, const int
     return one ? k->part : k->total;
 }
 
-static void conv_weights(const T *x, const T *dy, T *dw, const int *shape, int chunk, int piece)
+static void conv_weights(const T *x, const T *dy, T *dw, const void *shape, int chunk, int piece)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;
     simd_weights k;
@@ -236,7 +236,7 @@ static void simd_plane_block(const conv_shape *s, simd_plane_rows *p, const T *x
     }
 }
 
-static void conv_plane_weights(const T *x, const T *dy, T *dw, const int *shape, int rows,
+static void conv_plane_weights(const T *x, const T *dy, T *dw, const void *shape, int rows,
                                int columns)
 {
     const conv_shape *s = (const conv_shape *)(const void *)shape;

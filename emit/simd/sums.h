@@ -47,8 +47,9 @@ static double sum_of_terms(const moment_terms *t, int n, int columns)
         if (!columns) simd_add_lanes(y + whole, some - whole, rest);
     }
     if (columns) return total;
-    total += sum_of_eight_lanes(lane);
-    total += sum_of_eight_lanes(lane + 8);
+    sum_of_eight_lanes(lane);
+    sum_of_eight_lanes(lane + 8);
+    total = lane[0] + lane[8];
     return total + (double)sum_of_lanes(rest);
 }
 
@@ -134,7 +135,7 @@ static void norm_row_grad(const T *x, const T *mean, T rstd, T low, const T *dy,
 }
 
 static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T *low, const T *dy,
-                              int rows, int n, double *total)
+                              int rows, int n, uint64_t *total)
 {
     int from, r, i;
     for (from = 0; from < n; from += 64) {
@@ -149,8 +150,8 @@ static void norm_columns_grad(const T *x, const T *mean, const T *rstd, const T 
             }
         }
         for (i = 0; i < some; i++) {
-            total[from + i] += (double)gamma[i];
-            total[n + from + i] += (double)beta[i];
+            add_to_bits(&total[from + i], gamma[i]);
+            add_to_bits(&total[n + from + i], beta[i]);
         }
     }
 }

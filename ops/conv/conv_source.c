@@ -6,6 +6,7 @@
 #include "conv_source.h"
 
 #include <limits.h>
+#include <math.h>
 
 /* A list of integers under way. */
 typedef struct int_list {
@@ -38,7 +39,7 @@ static bool fits(weft_source *s, const int64_t *out, const int64_t *stride, cons
 }
 
 /* A conv_shape of emit/plain/conv.h. */
-static int_list shape_of(const conv_sizes *z, bool transposed, bool planes)
+static int_list shape_of(const conv_sizes *z, bool transposed, bool planes, bool finite)
 {
     int_list l = {.n = 0};
     const int64_t group = z->out_channels * z->in_channels * z->taps;
@@ -54,6 +55,7 @@ static int_list shape_of(const conv_sizes *z, bool transposed, bool planes)
                              transposed ? z->in_channels : z->out_channels,
                              transposed,
                              planes,
+                             finite,
                              transposed ? z->out_volume : z->in_volume,
                              transposed ? z->in_volume : z->out_volume,
                              z->taps,
@@ -77,10 +79,22 @@ static bool sizes_fit(weft_source *s, const conv_sizes *z)
     return fits(s, z->out, z->stride, z->kernel, z->dilation, z->begin, PATCH_DIMS);
 }
 
+/* Whether a tensor is a constant without infinities and NaN. */
+static bool is_finite(const weft_tensor *t)
+{
+    const int64_t n = weft_shape_numel(t->shape);
+    const float *f32 = t->data;
+    const double *f64 = t->data;
+    if (!t->data || (t->dtype != WEFT_F32 && t->dtype != WEFT_F64)) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(t->dtype == WEFT_F32 ? (double)f32[i] : f64[i])) return false;
+    return true;
+}
+
 static void gather(weft_source *s, const conv_sizes *z, bool transposed)
 {
     const bool planes = weft__conv_path_of(z, transposed) == CONV_BY_PLANES;
-    const int_list shape = shape_of(z, transposed, planes);
+    const int_list shape = shape_of(z, transposed, planes, is_finite(&s->in[1]));
     const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_IN(1),
                                     s->n_in > 2 ? WEFT_ARG_IN(2) : WEFT_ARG_NONE, WEFT_ARG_OUT(0),
                                     WEFT_ARG_INTS(shape.at, shape.n)};
@@ -102,7 +116,7 @@ void weft__conv_source_input(weft_source *s)
         return;
     }
     const conv_columns c = conv_columns_of(&z);
-    const int_list shape = shape_of(&z, false, false);
+    const int_list shape = shape_of(&z, false, false, false);
     const weft_source_arg args[] = {WEFT_ARG_IN(0),      WEFT_ARG_IN(1),
                                     WEFT_ARG_OUT(0),     WEFT_ARG_INTS(shape.at, shape.n),
                                     WEFT_ARG_INT(c.cut), WEFT_ARG_INT(c.slab)};
@@ -113,7 +127,7 @@ void weft__conv_source_weight(weft_source *s)
 {
     const conv_sizes z = conv_sizes_of(s->attr, &s->in[0].shape, &s->out[0].shape, &s->in[1].shape);
     const bool planes = weft__conv_weight_is_direct(&z);
-    const int_list shape = shape_of(&z, false, planes);
+    const int_list shape = shape_of(&z, false, planes, false);
     int64_t cut[2];
     if (!sizes_fit(s, &z)) return;
     if (planes) {
@@ -143,7 +157,7 @@ void weft__conv_source_max_pool(weft_source *s)
     add(&shape, x->dim[0] * x->dim[1]);
     const int64_t *const sizes[] = {z.in, z.out, z.kernel, z.stride, z.dilation, z.begin};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) add_all(&shape, sizes[i], PATCH_DIMS);
-    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_OUT(1),
+    const weft_source_arg args[] = {WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_OUT_READ(1),
                                     WEFT_ARG_INTS(shape.at, shape.n)};
     if (sizes_fit(s, &z)) weft_source_call_of(s, "max_pool", args, 4);
 }

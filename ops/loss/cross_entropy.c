@@ -138,6 +138,7 @@ KERNEL(cross_entropy_grad)
 
 #include "batch.h"
 #include "onnx.h"
+#include "source_bits.h"
 
 #include <weft/ops.h>
 #include <weft/source.h>
@@ -411,13 +412,6 @@ static void onnx_cross_entropy(weft_export *e)
 
 /* After the tensors: rows, classes, the ignored target, smoothing, whether the loss is a mean; room for a
  * row if some are stored as bf16. */
-static int64_t bits_of(double x)
-{
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static size_t source_last(weft_source *s, weft_source_arg *args, size_t n)
 {
     const cross_entropy_attr *a = s->attr;
@@ -440,8 +434,8 @@ static void source_cross_entropy(weft_source *s)
                                 WEFT_ARG_INT(weft_shape_numel(s->in[1].shape)),
                                 WEFT_ARG_INT(classes),
                                 WEFT_ARG_KEY(a->ignore_index),
-                                WEFT_ARG_KEY(kept > 0 ? bits_of(-kept) : 0),
-                                WEFT_ARG_KEY(even > 0 ? bits_of(-even) : 0)};
+                                WEFT_ARG_KEY(kept > 0 ? source_bits(-kept) : 0),
+                                WEFT_ARG_KEY(even > 0 ? source_bits(-even) : 0)};
     weft_source_try(s, "cross_entropy", args, source_last(s, args, 10));
 }
 

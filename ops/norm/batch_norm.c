@@ -4,6 +4,7 @@
 #include "samples.h"
 
 #include "onnx.h"
+#include "source_bits.h"
 
 #include <weft/ops.h>
 #include <weft/source.h>
@@ -221,7 +222,7 @@ static size_t source_sizes(weft_source *s, weft_source_arg *args, size_t n)
     args[n++] = WEFT_ARG_INT(z.volume);
     args[n++] = WEFT_ARG_INT(z.count);
     args[n++] = WEFT_ARG_INT(z.pieces);
-    args[n++] = WEFT_ARG_DOUBLE(((const batch_norm_attr *)s->attr)->eps);
+    args[n++] = WEFT_ARG_KEY(source_bits(((const batch_norm_attr *)s->attr)->eps));
     return n;
 }
 

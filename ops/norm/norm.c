@@ -185,6 +185,7 @@ KERNEL(rms_norm_grad)
 
 #include "batch.h"
 #include "onnx.h"
+#include "source_bits.h"
 
 #include <weft/ops.h>
 #include <weft/source.h>
@@ -524,7 +525,7 @@ static void source_norm(weft_source *s)
                                     WEFT_ARG_OUT(attr->rms ? 1 : 2),
                                     WEFT_ARG_INT(rows_of(&call)),
                                     WEFT_ARG_INT(features_of(&call)),
-                                    WEFT_ARG_DOUBLE(attr->eps)};
+                                    WEFT_ARG_KEY(source_bits(attr->eps))};
     weft_source_call_of(s, "norm_rows", args, sizeof args / sizeof *args);
 }
 

@@ -387,7 +387,7 @@ static void source_lines(weft_source *s, const char *function)
     weft_source_arg args[16];
     size_t n = 0, rank = 0;
     for (int d = 0; d < s->out[0].shape.rank; d++) {
-        if (d == l.axis) continue;
+        if (d == l.axis || s->out[0].shape.dim[d] == 1) continue;
         size[rank] = s->out[0].shape.dim[d];
         for (int k = 0; k < 3; k++) stride[k][rank] = all[k]->stride[d];
         rank++;

@@ -249,9 +249,16 @@ static void source_reduction(weft_source *s, const char *function)
                                                packed ? 1 : c.pieces,
                                                d.n_kept,
                                                d.n_folded};
-    const int64_t *const lists[] = {d.kept, d.kept_stride, d.folded, d.folded_stride};
-    for (size_t i = 0; i < 4; i++)
-        memcpy(numbers + 11 + i * WEFT_MAX_RANK, lists[i], sizeof d.kept);
+    int64_t *dims = numbers + 11;
+    for (int i = 0; i < d.n_kept; i++) {
+        dims[i] = d.kept[i];
+        dims[d.n_kept + i] = d.kept_stride[i];
+    }
+    dims += 2 * d.n_kept;
+    for (int i = 0; i < d.n_folded; i++) {
+        dims[i] = d.folded[i];
+        dims[d.n_folded + i] = d.folded_stride[i];
+    }
     const weft_source_arg args[] = {
         WEFT_ARG_IN(0), WEFT_ARG_OUT(0), WEFT_ARG_INTS(numbers, sizeof numbers / sizeof *numbers),
         WEFT_ARG_INT(((const reduce_attr *)s->attr)->correction), WEFT_ARG_SPACE(d.count)};

@@ -4,6 +4,7 @@
 #include "base/vmath.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 typedef float T;
@@ -58,21 +59,28 @@ static pair sum_of(const float *x, int n)
     return sum;
 }
 
+static wide_float quotient(wide_float x, wide_float y)
+{
+    wide_divide(&x, &y);
+    return x;
+}
+
 static void check(const float *x, uint64_t random)
 {
     const pair a = sum_of(x, 2), b = sum_of(x + 2, 1), c = sum_of(x, 3);
     const int count = (int)(random >> 33 >> (random & 31));
     wide_float both = a.own;
     expect("the sum", x, double_of(c.own), c.real);
-    wide_add_wide(&both, b.own);
+    wide_add_wide(&both, &b.own);
     expect("the sum of sums", x, double_of(both), a.real + b.real);
-    expect("the quotient", x, double_of(wide_quotient(c.own, b.own)), c.real / (b.real + 0));
-    expect("the quotient by a sum", x, double_of(wide_quotient(b.own, c.own)),
-           (b.real + 0) / c.real);
+    expect("the quotient", x, double_of(quotient(c.own, b.own)), c.real / (b.real + 0));
+    expect("the quotient by a sum", x, double_of(quotient(b.own, c.own)), (b.real + 0) / c.real);
     expect("x y + z", x, double_of(wide_fma(a.own, b.own, c.own)), fma(a.real, b.real, c.real));
     expect("the product", x, double_of(wide_product(a.own, c.own)), a.real * c.real);
+    if (!(c.real < 0)) expect("the root", x, double_of(wide_root(c.own)), sqrt(c.real));
     expect_float("the float of a sum", x, wide_value(c.own), (float)c.real);
-    expect_float("the mean", x, wide_mean(c.own, count), (float)(c.real / count));
+    both = c.own;
+    expect_float("the mean", x, wide_mean(&both, count), (float)(c.real / count));
     expect_float("fmaf", x, own_fma_f32(x[0], x[1], x[2]), fmaf(x[0], x[1], x[2]));
     if (random % 8 == 0) expect_float("exp", x, wide_exp(x[0]), (float)vm_exp_f64(x[0]));
     /* The results of softmax, which these functions are for. */
