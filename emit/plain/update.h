@@ -39,6 +39,11 @@ typedef struct adam_factors {
     T s, rate, b1, a1, b2, a2, e, decay, shrink, correct_m, correct_v;
 } adam_factors;
 
+static T root_of(T x)
+{
+    return wide_value(wide_root(wide_of(x)));
+}
+
 static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, int n)
 {
     int i;
@@ -47,49 +52,78 @@ static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, i
         m[i] = f.b1 * m[i] + f.a1 * g;
         v[i] = f.b2 * v[i] + f.a2 * g * g;
         param[i] = f.shrink * param[i] -
-                   f.rate * (m[i] * f.correct_m) / ((T)sqrt((double)(v[i] * f.correct_v)) + f.e);
+                   f.rate * (m[i] * f.correct_m) / (root_of(v[i] * f.correct_v) + f.e);
     }
 }
 
-static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const T *step,
-                        const T *scale, double beta1, double beta2, double weight_decay, double eps,
-                        int decoupled, int n)
+/* 1 - x. */
+static wide_float rest_of_one(wide_float x)
 {
-    const double t = (double)*step;
+    wide_float rest = wide_int(1);
+    wide_subtract(&rest, &x);
+    return rest;
+}
+
+/* 1 / (1 - beta^t). */
+static T adam_correction(wide_float beta, T t)
+{
+    const wide_float rest = rest_of_one(wide_power(beta, t));
+    wide_float correction = wide_int(1);
+    wide_divide(&correction, &rest);
+    return wide_value(correction);
+}
+
+/* The numbers are the bits of doubles. */
+static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const T *step,
+                        const T *scale, uint64_t beta1, uint64_t beta2, uint64_t weight_decay,
+                        uint64_t eps, int decoupled, int n)
+{
+    const wide_float b1 = wide_of_bits(beta1), b2 = wide_of_bits(beta2);
+    const wide_float decay = wide_of_bits(weight_decay);
     adam_factors f;
     f.s = scale ? *scale : 1;
     f.rate = *lr;
-    f.b1 = (T)beta1;
-    f.a1 = (T)(1 - beta1);
-    f.b2 = (T)beta2;
-    f.a2 = (T)(1 - beta2);
-    f.e = (T)eps;
-    f.decay = decoupled ? 0 : (T)weight_decay;
-    f.shrink = decoupled ? (T)(1 - (double)*lr * weight_decay) : 1;
-    f.correct_m = (T)(1 / (1 - vm_pow_f64(beta1, t)));
-    f.correct_v = (T)(1 / (1 - vm_pow_f64(beta2, t)));
+    f.b1 = wide_value(b1);
+    f.a1 = wide_value(rest_of_one(b1));
+    f.b2 = wide_value(b2);
+    f.a2 = wide_value(rest_of_one(b2));
+    f.e = wide_value(wide_of_bits(eps));
+    f.decay = decoupled ? 0 : wide_value(decay);
+    f.shrink = decoupled ? wide_value(rest_of_one(wide_product(wide_of(*lr), decay))) : 1;
+    f.correct_m = adam_correction(b1, *step);
+    f.correct_v = adam_correction(b2, *step);
     adam_elements(param, m, v, grad, f, n);
 }
 
-/* Adds the squares of n elements to *sum, in double: 16 lanes for each 16384. Begins with 0 where
+/* Adds the squares of n elements to the double with the bits *sum: 16 lanes for each 16384. Begins with 0 where
  * `first` is set. */
-static void square_sum(const T *x, int n, double *sum, int first)
+static void square_sum(const T *x, int n, void *sum, int first)
 {
+    wide_float total;
+    uint64_t bits = 0;
     int from, i, c, half;
-    if (first) *sum = 0;
+    if (!first) memcpy(&bits, sum, sizeof bits);
+    total = wide_of_bits(bits);
     for (from = 0; from < n; from += 16384) {
-        double lane[16] = {0};
-        for (i = from; i < n && i < from + 16384; i++)
-            lane[(i - from) % 16] += (double)x[i] * (double)x[i];
+        wide_float lane[16] = {WIDE_ZERO};
+        for (i = from; i < n && i < from + 16384; i++) {
+            const wide_float term = wide_of(x[i]), square = wide_product(term, term);
+            wide_add_wide(&lane[(i - from) % 16], &square);
+        }
         for (half = 8; half; half /= 2)
-            for (c = 0; c < half; c++) lane[c] += lane[c + half];
-        *sum += lane[0];
+            for (c = 0; c < half; c++) wide_add_wide(&lane[c], &lane[c + half]);
+        wide_add_wide(&total, &lane[0]);
     }
+    bits = wide_bits(total);
+    memcpy(sum, &bits, sizeof bits);
 }
 
-static void root_of_sum(const double *sum, T *norm)
+/* The root of the double with the bits *sum. */
+static void root_of_sum(const void *sum, T *norm)
 {
-    *norm = (T)sqrt(*sum);
+    uint64_t bits;
+    memcpy(&bits, sum, sizeof bits);
+    *norm = wide_value(wide_root(wide_of_bits(bits)));
 }
 
 /* The sums of squares of each 16384 elements. */

@@ -266,7 +266,8 @@ static uint64_t wide_bits(wide_float x)
     if (bits) bits += (uint64_t)(x.exponent + 639) << 52;
     if (x.special != 0) bits = (uint64_t)(x.special - x.special == 0 ? 0 : 2047) << 52;
     if (x.special != x.special) bits |= 1;
-    return wide_is_negative(x) ? bits | (uint64_t)1 << 63 : bits;
+    if (x.special != 0 ? x.special < 0 : x.mantissa < 0) bits |= (uint64_t)1 << 63;
+    return bits;
 }
 #else
 static uint64_t wide_bits(wide_float x)

@@ -134,25 +134,29 @@ static wide_float wide_scaled(wide_float x, int e)
 }
 #endif
 
-/* (T)e^x, as vm_exp_f64. */
-static T wide_exp(T x)
+/* e^(x + low), for x from -746 to 710. */
+static wide_float wide_exp_sum(wide_float x, wide_float low)
 {
-    wide_float n, r, p;
-    int64_t f = INT64_C(6227020800); /* 13! */
-    int e, k;
-    if (x != x) return x;
-    x = x < -746 ? -746 : x > 710 ? 710 : x;
     /* The integer nearest to x / ln 2: 1.5 2^52 has no room for fractions. */
-    n = wide_fma(wide_of(x), wide_of_bits(UINT64_C(0x3ff71547652b82fe)), WIDE_MAGIC);
-    e = wide_integer(n);
-    n = wide_int(-(int64_t)e);
-    r = wide_fma(n, WIDE_LN2_LOW, wide_fma(n, WIDE_LN2_HIGH, wide_of(x)));
+    const int e = wide_integer(wide_fma(x, wide_of_bits(UINT64_C(0x3ff71547652b82fe)), WIDE_MAGIC));
+    const wide_float n = wide_int(-(int64_t)e), one = wide_int(1);
+    wide_float r = wide_fma(n, WIDE_LN2_LOW, wide_fma(n, WIDE_LN2_HIGH, x)), p;
+    int64_t f = INT64_C(6227020800); /* 13! */
+    int k;
+    wide_add_wide(&r, &low);
     p = wide_part(f);
     for (k = 13; k > 2; k--) {
         f /= k;
         p = wide_fma(p, r, wide_part(f));
     }
     p = wide_fma(wide_product(p, r), r, r);
-    wide_add(&p, 1);
-    return wide_value(wide_scaled(p, e));
+    wide_add_wide(&p, &one);
+    return wide_scaled(p, e);
+}
+
+/* (T)e^x, as vm_exp_f64. */
+static T wide_exp(T x)
+{
+    if (x != x) return x;
+    return wide_value(wide_exp_sum(wide_of(x < -746 ? -746 : x > 710 ? 710 : x), wide_int(0)));
 }

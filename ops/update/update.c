@@ -111,6 +111,7 @@ KERNEL(adam_update)
 #else
 
 #include "samples.h"
+#include "source_bits.h"
 
 #include <weft/ops.h>
 #include <weft/source.h>
@@ -305,9 +306,10 @@ static void source_momentum_update(weft_source *s)
 static void source_adam_update(weft_source *s)
 {
     const adam_attr *a = s->attr;
-    const weft_source_arg more[] = {WEFT_ARG_DOUBLE(a->beta1), WEFT_ARG_DOUBLE(a->beta2),
-                                    WEFT_ARG_DOUBLE(a->weight_decay), WEFT_ARG_DOUBLE(a->eps),
-                                    WEFT_ARG_INT(a->decoupled)};
+    const weft_source_arg more[] = {WEFT_ARG_KEY(source_bits(a->beta1)),
+                                    WEFT_ARG_KEY(source_bits(a->beta2)),
+                                    WEFT_ARG_KEY(source_bits(a->weight_decay)),
+                                    WEFT_ARG_KEY(source_bits(a->eps)), WEFT_ARG_INT(a->decoupled)};
     source_piece(s, "adam_update", a->first, 2, a->scaled, more, 5);
 }
 

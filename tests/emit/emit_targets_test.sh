@@ -163,6 +163,14 @@ case_Cortex_M4()
     done
 }
 
+# avr_prints: what simavr prints, which writes a dot for the end of a line, and colours.
+avr_prints()
+{
+    timeout 600 simavr -m atmega2560 -f 16000000 there </dev/null 2>&1 | sed $'s/\e\\[[0-9;]*m//g; s/\\.$//' |
+        grep -v '^Loaded ' >printed.txt
+    equal "what is printed" "$(cat expected.txt)" "$(cat printed.txt)"
+}
+
 # There int has 16 bits, and double 32. A network 16-8-4, for 8 KB of memory.
 case_AVR()
 {
@@ -174,10 +182,55 @@ case_AVR()
     by gcc -std=c99 -O2 && ./there >expected.txt || fail "this processor"
     sources+=(atmega2560.c)
     by avr-gcc -mmcu=atmega2560 -std=c99 -Os -Wextra -Wconversion || return
-    # simavr writes a dot for the end of a line, and colours.
-    timeout 600 simavr -m atmega2560 -f 16000000 there </dev/null 2>&1 | sed $'s/\e\\[[0-9;]*m//g; s/\\.$//' |
-        grep -v '^Loaded ' >printed.txt
-    equal "what is printed" "$(cat expected.txt)" "$(cat printed.txt)"
+    avr_prints
+}
+
+# Norms, log softmax, clipping and Adam, with examples far from zero, whose means are corrected.
+case_AVR_norms_and_Adam()
+{
+    need avr-gcc simavr
+    [ -e /usr/lib/avr/include/avr/io.h ] || skip "avr-libc is not installed"
+    mkdir norms && cp "$root"/examples/emit/atmega2560.c norms && cd norms || return
+    "$build/tests/emit_norms" . || fail "emit_norms"
+    cat >norms.c <<-'END'
+		#include "net_step.h"
+		#include <stdio.h>
+		#include <string.h>
+		static union { double align; unsigned char bytes[NET_STEP_ARENA_BYTES]; } arena;
+		static union { double align; unsigned char bytes[NET_STEP_STATE_BYTES]; } states;
+		int main(void)
+		{
+		    net_step m = {&arena, &states, 0, 0};
+		    float x[12], loss;
+		    int32_t target;
+		    uint32_t hash = 2166136261u, bits;
+		    int step, i, shift;
+		    net_step_io io;
+		    io.x = x;
+		    io.target = &target;
+		    io.loss = &loss;
+		    net_step_init(&m);
+		    for (step = 0; step < 20; step++) {
+		        target = step % 3;
+		        for (i = 0; i < 12; i++)
+		            x[i] = (float)((i + 1) * (step % 3 + 1) % 7) / 4 + (step % 2 ? 300.0f : 0.0f);
+		        if (net_step_step(&m, &io, 0.02f)) return 1;
+		    }
+		    for (i = 0; i < NET_STEP_STATE_BYTES; i += 4) {
+		        memcpy(&bits, states.bytes + i, sizeof bits);
+		        for (shift = 0; shift < 32; shift += 8) hash = (hash ^ (bits >> shift & 255)) * 16777619u;
+		    }
+		    printf("hash of the states: %08lx\n", (unsigned long)hash);
+		    return 0;
+		}
+	END
+    sources=(norms.c net_step.c)
+    by gcc -std=c99 -O2 && ./there >expected.txt || fail "this processor"
+    by gcc -std=c99 -O2 -DWEFT_OWN_DOUBLES=1 && prints ./there
+    sources+=(atmega2560.c)
+    # Without NAME_save and NAME_load, whose text of the file's header would take 2 KB of RAM.
+    by avr-gcc -mmcu=atmega2560 -std=c99 -Os -Wextra -Wconversion -ffunction-sections -fdata-sections \
+        -Wl,--gc-sections && avr_prints
 }
 
 run_cases

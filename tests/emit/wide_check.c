@@ -2,6 +2,7 @@
  * quotients, fused multiply-adds and conversions of random and of hand-chosen floats, and of sums of them.
  * Compile with -DWEFT_OWN_DOUBLES=1 and -lm, with the root of the sources and its folder graph to include from. */
 #include "base/vmath.h"
+#include "base/vmath_pow.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,6 +16,7 @@ typedef float T;
 #undef fma_f64
 
 #include "emit/plain/wide_math.h"
+#include "emit/plain/wide_power.h"
 
 enum { OPERANDS = 3 };
 
@@ -83,6 +85,13 @@ static void check(const float *x, uint64_t random)
     expect_float("the mean", x, wide_mean(&both, count), (float)(c.real / count));
     expect_float("fmaf", x, own_fma_f32(x[0], x[1], x[2]), fmaf(x[0], x[1], x[2]));
     if (random % 8 == 0) expect_float("exp", x, wide_exp(x[0]), (float)vm_exp_f64(x[0]));
+    /* What Adam needs: powers of factors below 1. */
+    if (random % 8 == 0 && c.real > 0 && c.real < 1) {
+        const float power = (float)(1 + count % 100000);
+        const double expected = vm_pow_f64(c.real, (double)power);
+        if (expected == 0 || expected > 1e-300)
+            expect("the power", x, double_of(wide_power(c.own, power)), expected);
+    }
     /* The results of softmax, which these functions are for. */
     if (c.real != 0 && (c.real < 1 || c.real > 0x1p64)) return;
     if (random % 8 == 0) expect("log", x, double_of(wide_log(c.own)), vm_log_f64(c.real));
