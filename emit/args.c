@@ -121,7 +121,7 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
     case WEFT_SOURCE_OUT_READ: {
         const weft_value out = emit_operand(w, w->node.n_in + (size_t)arg->integer);
         if (w->f->flags[weft__emit_storage_of(w->f, out).id] & EMIT_USED)
-            weft__emit_address(w->f, out, false, to);
+            weft__emit_operand(w, w->node.n_in + (size_t)arg->integer, false, to);
         else
             weft__emit_text_print(to, "0");
         break;

@@ -157,6 +157,7 @@ weft_status weft_emit(const weft_plan *plan, const weft_emit_options *options, w
     weft__emit_text_free(&f.functions);
     weft__emit_text_free(&f.arrays);
     weft__name_table_free(&f.constants);
+    weft__name_table_free(&f.loops);
     weft__emit_steps_free(&f.steps);
     weft__emit_free_bodies(&f);
     free(f.fields);

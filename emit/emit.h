@@ -69,8 +69,10 @@ typedef struct emit_file {
     emit_text functions;  /* items that are used, after those that they need */
     emit_text arrays;     /* constants */
     name_table constants; /* that places share: numbers of their arrays, by the text of these */
-    emit_steps steps;     /* of all plans */
-    emit_body *bodies;    /* [n_bodies]; those in the body of another come before it */
+    name_table loops;     /* functions over elements: their numbers, by their texts */
+    size_t n_loops;
+    emit_steps steps;  /* of all plans */
+    emit_body *bodies; /* [n_bodies]; those in the body of another come before it */
     size_t n_bodies;
     emit_state *states; /* in the order in which they lie in memory */
     size_t n_states, state_bytes, file_bytes;

@@ -158,7 +158,7 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
             s[j] = vm_exp(s[j] - shift);
             more += s[j];
         }
-        factor = next == top ? 1 : vm_exp(top - shift);
+        factor = key == b->first_key || next == top ? 1 : vm_exp(top - shift);
         sum = sum * factor + more;
         top = next;
         for (j = 0; j < n; j++)

@@ -35,7 +35,7 @@ static fold_state channel_moments(moment_terms t, int count, int pieces)
         for (from = begin; from < end; from += n) {
             n = elements_together(t.volume, from, end);
             t.first = from;
-            more = moments_of(t, n, t.volume == 1);
+            moments_of(t, n, t.volume == 1, &more);
             moments_merge(&some, from - begin, &more, n);
         }
         if (piece)
@@ -62,12 +62,12 @@ static void batch_norm(const T *x, const T *gamma, const T *beta, T *y, T *means
         fold_state m = channel_moments(channel_of(x, c, channels, volume), count, pieces);
         const wide_float square = m.second;
         const T mean = wide_value(m.first), variance = wide_mean(&m.second, count);
-        const wide_float rstd = inverse_root(wide_of(variance), eps);
-        wide_float scale = wide_of(gamma[c]), shift = wide_of(beta[c]);
+        wide_float rstd = wide_of(variance), scale = wide_of(gamma[c]), shift = wide_of(beta[c]);
         T factor, offset;
+        invert_root(&rstd, eps);
         wide_multiply(&scale, &rstd);
         wide_add(&m.first, -mean);
-        if (!mean_is_far(mean, square, count)) m.first = wide_int(0);
+        if (!mean_is_far(mean, &square, count)) m.first = wide_int(0);
         subtract_product(&shift, m.first, &scale);
         factor = wide_value(scale);
         offset = wide_value(shift);
@@ -112,19 +112,21 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
     int c, from, i, end;
     for (c = 0; c < channels; c++) {
         const T mean = means[c];
-        const wide_float variance = wide_of(variances[c]), rstd = inverse_root(variance, eps);
+        const wide_float variance = wide_of(variances[c]);
         moment_terms t = channel_of(dys, c, channels, volume);
         const wide_float dy = channel_sum(t, count, pieces);
-        wide_float product, low = wide_int(0), slope, scale = wide_of(gamma[c]), offset = dy;
+        wide_float rstd = variance, product, low = wide_int(0), slope, scale = wide_of(gamma[c]),
+                   offset = dy;
         T factor, shift, along;
+        invert_root(&rstd, eps);
         t = channel_of(x, c, channels, volume);
         t.mean = mean;
         t.power = 1;
-        if (mean_is_far(mean, variance, 1)) low = channel_sum(t, count, pieces);
+        if (mean_is_far(mean, &variance, 1)) low = channel_sum(t, count, pieces);
         t.dy = dys + c * volume;
         product = channel_sum(t, count, pieces);
         wide_multiply(&low, &fraction);
-        low = mean_rounding(mean, low);
+        round_to_mean(mean, &low);
         subtract_product(&product, low, &dy);
         wide_multiply(&product, &rstd);
         slope = product;

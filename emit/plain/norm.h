@@ -26,16 +26,17 @@ static moment_terms terms_of(const T *x, int n, int step)
 /* Term i: x, x - mean, (x - mean)^2, or dy times one of the first two. */
 static T term_at(const moment_terms *t, int i)
 {
-    int within = i + t->first, base = 0;
+    int base = 0;
     T term;
-    if (within >= t->volume) {
-        base = within / t->volume * t->jump;
-        within %= t->volume;
+    i += t->first;
+    if (i >= t->volume) {
+        base = i / t->volume * t->jump;
+        i %= t->volume;
     }
-    term = t->x[base + within * t->step];
+    term = t->x[base + i * t->step];
     if (t->power) term -= t->mean;
     if (t->power == 2) term *= term;
-    return t->dy ? t->dy[base + within * t->dy_step] * term : term;
+    return t->dy ? t->dy[base + i * t->dy_step] * term : term;
 }
 
 /* row_sum or column_sum of n terms. */
@@ -62,87 +63,87 @@ static wide_float sum_of_terms(const moment_terms *t, int n, int columns)
     return lane[0];
 }
 
-/* The sum of the terms' first or second powers. */
-static wide_float sum_of_powers(moment_terms *t, int n, int columns, int power)
+/* *sum becomes the sum of the terms' first or second powers. */
+static void sum_of_powers(moment_terms *t, int n, int columns, int power, wide_float *sum)
 {
     t->power = power;
-    return sum_of_terms(t, n, columns);
+    *sum = sum_of_terms(t, n, columns);
 }
 
 /* Whether the mean is more than four deviations from zero, given the sum of n squares: whether n mean^2 exceeds
  * 16 times that. */
-static int mean_is_far(T mean, wide_float square, int n)
+static int mean_is_far(T mean, const wide_float *square, int n)
 {
-    const wide_float factor = wide_of(mean), sixteen = wide_int(16);
-    wide_float bound = wide_int(n);
+    const wide_float factor = wide_of(mean);
+    wide_float bound = wide_int(n), least = wide_scaled(*square, 4);
     wide_multiply(&bound, &factor);
     wide_multiply(&bound, &factor);
-    wide_multiply(&square, &sixteen);
-    wide_subtract(&square, &bound);
-    return wide_is_negative(square);
+    wide_subtract(&least, &bound);
+    return wide_is_negative(&least);
 }
 
-/* x - y, but 0 if that is negative. */
-static wide_float positive_rest(wide_float x, const wide_float *y)
+/* *x -= *y, but 0 if that is negative. */
+static void subtract_to_zero(wide_float *x, const wide_float *y)
 {
-    wide_subtract(&x, y);
-    return wide_is_negative(x) ? wide_int(0) : x;
+    wide_subtract(x, y);
+    if (wide_is_negative(x)) *x = wide_int(0);
 }
 
-/* Corrects a mean that is far from zero. Returns how far the mean is above it; *square becomes the sum of
+/* Corrects a mean that is far from zero. Sets *low to how far the mean is above it, and *square to the sum of
  * squares. */
-static wide_float correct_moments(moment_terms *t, int n, int columns, wide_float *square)
+static void correct_moments(moment_terms *t, int n, int columns, wide_float *low,
+                            wide_float *square)
 {
     const wide_float count = wide_int(n);
-    wide_float low = sum_of_powers(t, n, columns, 1), lost = count;
-    wide_divide(&low, &count);
-    wide_add(&low, t->mean);
-    t->mean = wide_value(low);
-    low = sum_of_powers(t, n, columns, 1);
-    if (columns) lost = low;
-    wide_divide(&low, &count);
-    wide_multiply(&lost, &low);
-    if (!columns) wide_multiply(&lost, &low);
-    *square = positive_rest(sum_of_powers(t, n, columns, 2), &lost);
-    return low;
+    wide_float lost = count;
+    sum_of_powers(t, n, columns, 1, low);
+    wide_divide(low, &count);
+    wide_add(low, t->mean);
+    t->mean = wide_value(*low);
+    sum_of_powers(t, n, columns, 1, low);
+    if (columns) lost = *low;
+    wide_divide(low, &count);
+    wide_multiply(&lost, low);
+    if (!columns) wide_multiply(&lost, low);
+    sum_of_powers(t, n, columns, 2, square);
+    subtract_to_zero(square, &lost);
 }
 
-/* `low` if a number that is so much above `mean` may be rounded to it, else 0. */
-static wide_float mean_rounding(T mean, wide_float low)
+/* *low if a number that is so much above `mean` may be rounded to it, else 0. */
+static void round_to_mean(T mean, wide_float *low)
 {
     const T unit = (T)(sizeof(T) == 4 ? 1.1920928955078125e-07 : 2.220446049250313e-16);
     const wide_float factor = wide_of(mean < 0 ? -unit : unit);
-    const T finite = wide_value(low) - wide_value(low);
+    const T finite = wide_value(*low) - wide_value(*low);
     wide_float bound = wide_of(mean);
     wide_multiply(&bound, &factor);
     if (wide_is_negative(low))
-        wide_add_wide(&bound, &low);
+        wide_add_wide(&bound, low);
     else
-        wide_subtract(&bound, &low);
-    return finite != 0 || wide_is_negative(bound) ? wide_int(0) : low;
+        wide_subtract(&bound, low);
+    if (finite != 0 || wide_is_negative(&bound)) *low = wide_int(0);
 }
 
 /* The mean and the sum of squared deviations from it. */
-static fold_state moments_of(moment_terms t, int n, int columns)
+static void moments_of(moment_terms t, int n, int columns, fold_state *s)
 {
     const wide_float count = wide_int(n);
-    wide_float square, miss = sum_of_powers(&t, n, columns, 0), lost = count;
-    fold_state s;
+    wide_float miss, lost = count;
+    sum_of_powers(&t, n, columns, 0, &miss);
     if (n) wide_divide(&miss, &count);
     t.mean = n ? wide_value(miss) : 0;
-    square = sum_of_powers(&t, n, columns, 2);
-    if (mean_is_far(t.mean, square, n)) {
-        s.first = correct_moments(&t, n, columns, &s.second);
-        wide_add(&s.first, t.mean);
-        return s;
+    sum_of_powers(&t, n, columns, 2, &s->second);
+    if (mean_is_far(t.mean, &s->second, n)) {
+        correct_moments(&t, n, columns, &s->first, &s->second);
+        wide_add(&s->first, t.mean);
+        return;
     }
     wide_add(&miss, -t.mean);
     wide_multiply(&lost, &miss);
     wide_multiply(&lost, &miss);
-    s.first = miss;
-    wide_add(&s.first, t.mean);
-    s.second = positive_rest(square, &lost);
-    return s;
+    s->first = miss;
+    wide_add(&s->first, t.mean);
+    subtract_to_zero(&s->second, &lost);
 }
 
 static void moments_merge(fold_state *s, int before, const fold_state *more, int count)
@@ -163,7 +164,7 @@ static void moments_merge(fold_state *s, int before, const fold_state *more, int
 
 static void moments_elements(const T *x, int n, int step, int columns, fold_state *s)
 {
-    *s = moments_of(terms_of(x, n, step), n, columns);
+    moments_of(terms_of(x, n, step), n, columns, s);
 }
 
 static void reduce_variance(const T *x, T *y, const void *cut, int correction)
@@ -178,41 +179,45 @@ static void reduce_variance(const T *x, T *y, const void *cut, int correction)
     }
 }
 
-/* 1 / sqrt(x + eps), where eps is the bits of a double. */
-static wide_float inverse_root(wide_float x, uint64_t eps)
+/* *x becomes 1 / sqrt(*x + eps), where eps is the bits of a double. */
+static void invert_root(wide_float *x, uint64_t eps)
 {
     const wide_float more = wide_of_bits(eps);
-    wide_float inverse = wide_int(1);
-    wide_add_wide(&x, &more);
-    x = wide_root(x);
-    wide_divide(&inverse, &x);
-    return inverse;
+    wide_float root;
+    wide_add_wide(x, &more);
+    root = wide_root(*x);
+    *x = wide_int(1);
+    wide_divide(x, &root);
 }
 
-/* Normalises rows of n elements. Without `mean`, by the root of the mean square alone; gamma and beta may
- * be NULL. eps is the bits of a double. */
+/* Normalises rows of n elements; if not `centred`, by the root of the mean square alone. gamma, beta, mean and rstd
+ * may be NULL. eps is the bits of a double. */
 static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *mean, T *rstd, int rows,
-                      int n, uint64_t eps)
+                      int n, int centred, uint64_t eps)
 {
     const wide_float fraction = wide_part(n);
     int r, i;
     for (r = 0; r < rows; r++, x += n, y += n) {
         moment_terms t = terms_of(x, n, 1);
-        wide_float square;
-        T low = 0;
-        if (mean) {
-            square = sum_of_powers(&t, n, 0, 0);
+        wide_float square, above;
+        T low = 0, scale;
+        if (centred) {
+            sum_of_powers(&t, n, 0, 0, &square);
             wide_multiply(&square, &fraction);
             t.mean = wide_value(square);
         }
-        square = sum_of_powers(&t, n, 0, 2);
-        if (mean && mean_is_far(t.mean, square, n))
-            low = wide_value(correct_moments(&t, n, 0, &square));
-        if (mean) mean[r] = t.mean;
+        sum_of_powers(&t, n, 0, 2, &square);
+        if (centred && mean_is_far(t.mean, &square, n)) {
+            correct_moments(&t, n, 0, &above, &square);
+            low = wide_value(above);
+        }
         wide_multiply(&square, &fraction);
-        rstd[r] = wide_value(inverse_root(square, eps));
+        invert_root(&square, eps);
+        scale = wide_value(square);
+        if (mean) mean[r] = t.mean;
+        if (rstd) rstd[r] = scale;
         for (i = 0; i < n; i++) {
-            T out = ((x[i] - t.mean) - low) * rstd[r];
+            T out = ((x[i] - t.mean) - low) * scale;
             if (gamma) out *= gamma[i];
             if (beta || !gamma) out += beta ? beta[i] : 0;
             y[i] = out;
@@ -228,11 +233,12 @@ static T row_low(const T *x, int n, const T *mean, T rstd)
     wide_float square = factor, low = wide_int(1);
     wide_multiply(&square, &factor);
     wide_divide(&low, &square);
-    if (!mean || !mean_is_far(*mean, low, 1)) return 0;
+    if (!mean || !mean_is_far(*mean, &low, 1)) return 0;
     t.mean = *mean;
-    low = sum_of_powers(&t, n, 0, 1);
+    sum_of_powers(&t, n, 0, 1, &low);
     wide_divide(&low, &count);
-    return wide_value(mean_rounding(*mean, low));
+    round_to_mean(*mean, &low);
+    return wide_value(low);
 }
 
 /* dx of a row. */

@@ -81,6 +81,14 @@ static VM_UNUSED void wide_put(int64_t m, int e, wide_float *sum)
     sum->exponent++;
 }
 
+/* *x = m 2^(e - 443), rounded to 53 bits, unless `sign` is special. */
+static VM_UNUSED void wide_set(wide_float *x, int64_t m, int e, float sign)
+{
+    x->mantissa = 0;
+    x->exponent = e;
+    x->special = sign - sign == 0 ? 0 : sign;
+    wide_put(m, e, x);
+}
 static VM_UNUSED uint64_t wide_size(int64_t m)
 {
     return m < 0 ? -(uint64_t)m : (uint64_t)m;
@@ -122,12 +130,21 @@ static void wide_add(wide_float *sum, T x)
 #endif
 
 /* x; 0 of -0. */
+#if WEFT_OWN_DOUBLES
 static wide_float wide_of(T x)
 {
-    wide_float sum = WIDE_ZERO;
-    wide_add(&sum, x);
-    return sum;
+    wide_float y;
+    int e;
+    const int32_t m = wide_parts(x, &e);
+    wide_set(&y, m * ((int64_t)1 << 37), e + 256, x);
+    return y;
 }
+#else
+static wide_float wide_of(T x)
+{
+    return 0 + (wide_float)x;
+}
+#endif
 
 /* *sum += *x. */
 #if WEFT_OWN_DOUBLES
@@ -157,16 +174,16 @@ static void wide_subtract(wide_float *x, const wide_float *y)
 }
 #endif
 
-/* x < 0. */
+/* *x < 0. */
 #if WEFT_OWN_DOUBLES
-static int wide_is_negative(wide_float x)
+static int wide_is_negative(const wide_float *x)
 {
-    return x.special != 0 ? x.special < 0 : x.mantissa < 0;
+    return x->special != 0 ? x->special < 0 : x->mantissa < 0;
 }
 #else
-static int wide_is_negative(wide_float x)
+static int wide_is_negative(const wide_float *x)
 {
-    return x < 0;
+    return *x < 0;
 }
 #endif
 
@@ -223,8 +240,8 @@ static T wide_inverse(const wide_float *x)
 #if WEFT_OWN_DOUBLES
 static wide_float wide_int(int64_t x)
 {
-    wide_float y = WIDE_ZERO;
-    wide_put(x, 443, &y);
+    wide_float y;
+    wide_set(&y, x, 443, 0);
     return y;
 }
 #else
@@ -283,15 +300,6 @@ static uint64_t wide_bits(wide_float x)
 static VM_UNUSED float wide_sign(const wide_float *x)
 {
     return x->special != 0 ? x->special : (float)(int32_t)(x->mantissa >> 32);
-}
-
-/* *x = m 2^(e - 443), rounded to 53 bits, unless `sign` is special. */
-static VM_UNUSED void wide_set(wide_float *x, int64_t m, int e, float sign)
-{
-    x->mantissa = 0;
-    x->exponent = e;
-    x->special = sign - sign == 0 ? 0 : sign;
-    wide_put(m, e, x);
 }
 #endif
 

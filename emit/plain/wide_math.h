@@ -129,8 +129,10 @@ static wide_float wide_scaled(wide_float x, int e)
 static wide_float wide_scaled(wide_float x, int e)
 {
     const int half = e / 2;
-    return x * wide_of_bits((uint64_t)(half + 1023) << 52) *
-           wide_of_bits((uint64_t)(e - half + 1023) << 52);
+    const uint64_t bits[2] = {(uint64_t)(half + 1023) << 52, (uint64_t)(e - half + 1023) << 52};
+    wide_float power[2];
+    memcpy(power, bits, sizeof power);
+    return x * power[0] * power[1];
 }
 #endif
 

@@ -76,12 +76,13 @@ static wide_float wide_power(wide_float x, T y)
 {
     const wide_float exponent = wide_of(y);
     wide_pair p;
-    wide_float high;
+    wide_float high, least;
     if (y == 0) return wide_int(1);
     if (wide_value(x) == 0) return x;
     p = wide_log_pair(x);
     high = wide_product(exponent, p.high);
     p.low = wide_fma(exponent, p.low, wide_lost(exponent, p.high, high));
-    if (wide_is_negative(wide_plus(high, wide_int(746)))) return wide_int(0);
+    least = wide_plus(high, wide_int(746));
+    if (wide_is_negative(&least)) return wide_int(0);
     return wide_exp_sum(high, p.low);
 }

@@ -521,10 +521,11 @@ static void source_norm(weft_source *s)
                                     source_in_if(attr->gamma, 1),
                                     source_in_if(attr->beta, 1 + attr->gamma),
                                     WEFT_ARG_OUT(0),
-                                    attr->rms ? WEFT_ARG_NONE : WEFT_ARG_OUT(1),
-                                    WEFT_ARG_OUT(attr->rms ? 1 : 2),
+                                    attr->rms ? WEFT_ARG_NONE : WEFT_ARG_OUT_READ(1),
+                                    WEFT_ARG_OUT_READ(attr->rms ? 1 : 2),
                                     WEFT_ARG_INT(rows_of(&call)),
                                     WEFT_ARG_INT(features_of(&call)),
+                                    WEFT_ARG_INT(!attr->rms),
                                     WEFT_ARG_KEY(source_bits(attr->eps))};
     weft_source_call_of(s, "norm_rows", args, sizeof args / sizeof *args);
 }
