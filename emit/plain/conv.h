@@ -363,11 +363,11 @@ static void conv_weights(const T *x, const T *dy, T *dw, const void *shape, int 
 enum { conv_lanes = 64 / sizeof(T) };
 
 /* Blocks of dy's rows, which end with zeros up to a multiple of 16 columns, have lanes. */
-static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
-                                int dy_step, const int *tap, int rows, int columns)
+static wide_float conv_plane_blocks(const conv_shape *s, const T *x, int x_step, const T *dy,
+                                    int dy_step, const int *tap, int rows, int columns)
 {
     const int width = s->result[2], padded = (columns + 15) / 16 * 16;
-    double total = 0;
+    wide_float total = WIDE_ZERO;
     int n, row, column, i, j, at[3] = {0, 0, 0};
     for (n = 0; n < s->images; n++)
         for (row = 0; row < s->result[1]; row += rows)
@@ -384,7 +384,7 @@ static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, con
                             fma(inside ? dy[n * dy_step + i * width + column + j] : 0,
                                 place < 0 ? 0 : x[n * x_step + place], lane[j % conv_lanes]);
                     }
-                for (j = 0; j < conv_lanes; j++) total += (double)lane[j];
+                for (j = 0; j < conv_lanes; j++) wide_add(&total, lane[j]);
             }
     return total;
 }
@@ -393,18 +393,21 @@ static double conv_plane_blocks(const conv_shape *s, const T *x, int x_step, con
 static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy, int dy_step,
                         const int *tap, int rows, int columns)
 {
-    double total = conv_plane_blocks(s, x, x_step, dy, dy_step, tap, rows, columns);
+    wide_float total = conv_plane_blocks(s, x, x_step, dy, dy_step, tap, rows, columns);
+    const T sum = wide_value(total);
     int n, i, at[3] = {0, 0, 0};
-    if (total == total) return (T)total;
-    total = 0;
+    if (sum == sum) return sum;
+    total = wide_int(0);
     for (n = 0; n < s->images; n++) {
         at[1] = at[2] = 0;
         for (i = 0; i < s->result_size; i++, conv_next(s->result, at)) {
             const int place = conv_place(s, at, tap);
-            if (place >= 0) total += (double)x[n * x_step + place] * (double)dy[n * dy_step + i];
+            const T one = place >= 0 ? x[n * x_step + place] : 0;
+            const wide_float term = wide_product(wide_of(one), wide_of(dy[n * dy_step + i]));
+            if (place >= 0) wide_add_wide(&total, &term);
         }
     }
-    return (T)total;
+    return wide_value(total);
 }
 
 static void conv_plane_weights(const T *x, const T *dy, T *dw, const void *shape, int rows,

@@ -75,9 +75,10 @@ static void sum_of_powers(moment_terms *t, int n, int columns, int power, wide_f
 static int mean_is_far(T mean, const wide_float *square, int n)
 {
     const wide_float factor = wide_of(mean);
-    wide_float bound = wide_int(n), least = wide_scaled(*square, 4);
+    wide_float bound = wide_int(n), least = *square;
     wide_multiply(&bound, &factor);
     wide_multiply(&bound, &factor);
+    wide_scale(&least, 4);
     wide_subtract(&least, &bound);
     return wide_is_negative(&least);
 }
@@ -183,9 +184,9 @@ static void reduce_variance(const T *x, T *y, const void *cut, int correction)
 static void invert_root(wide_float *x, uint64_t eps)
 {
     const wide_float more = wide_of_bits(eps);
-    wide_float root;
-    wide_add_wide(x, &more);
-    root = wide_root(*x);
+    wide_float root = *x;
+    wide_add_wide(&root, &more);
+    wide_root(&root);
     *x = wide_int(1);
     wide_divide(x, &root);
 }

@@ -41,7 +41,9 @@ typedef struct adam_factors {
 
 static T root_of(T x)
 {
-    return wide_value(wide_root(wide_of(x)));
+    wide_float root = wide_of(x);
+    wide_root(&root);
+    return wide_value(root);
 }
 
 static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, int n)
@@ -121,9 +123,12 @@ static void square_sum(const T *x, int n, void *sum, int first)
 /* The root of the double with the bits *sum. */
 static void root_of_sum(const void *sum, T *norm)
 {
+    wide_float root;
     uint64_t bits;
     memcpy(&bits, sum, sizeof bits);
-    *norm = wide_value(wide_root(wide_of_bits(bits)));
+    root = wide_of_bits(bits);
+    wide_root(&root);
+    *norm = wide_value(root);
 }
 
 /* The sums of squares of each 16384 elements. */

@@ -341,13 +341,13 @@ static void wide_divide(wide_float *x, const wide_float *y)
 }
 #endif
 
-/* The square root of x, which is not negative. */
+/* *x becomes its square root. It is not negative. */
 #if WEFT_OWN_DOUBLES
-static wide_float wide_root(wide_float x)
+static void wide_root(wide_float *x)
 {
     /* Of the mantissa as a number from 2^61 to 2^63, the digits of sqrt(2^61 rest). */
-    const int more = x.exponent & 1 ? 1 : 2;
-    uint64_t rest = (uint64_t)x.mantissa << more, digits = 0, bit = (uint64_t)1 << 61;
+    const int more = x->exponent & 1 ? 1 : 2;
+    uint64_t rest = (uint64_t)x->mantissa << more, digits = 0, bit = (uint64_t)1 << 61;
     do {
         const uint64_t less = 2 * digits + bit;
         if (rest >= less) {
@@ -357,13 +357,12 @@ static wide_float wide_root(wide_float x)
         rest *= 2;
         bit /= 2;
     } while (bit);
-    wide_set(&x, (int64_t)(digits | (rest != 0)), (x.exponent - more + 382) / 2, x.special);
-    return x;
+    wide_set(x, (int64_t)(digits | (rest != 0)), (x->exponent - more + 382) / 2, x->special);
 }
 #else
-static wide_float wide_root(wide_float x)
+static void wide_root(wide_float *x)
 {
-    return wide_sqrt(x);
+    *x = wide_sqrt(*x);
 }
 #endif
 

@@ -118,21 +118,20 @@ static int wide_integer(wide_float x)
 }
 #endif
 
-/* x 2^e. */
+/* *x *= 2^e. */
 #if WEFT_OWN_DOUBLES
-static wide_float wide_scaled(wide_float x, int e)
+static void wide_scale(wide_float *x, int e)
 {
-    x.exponent += e;
-    return x;
+    x->exponent += e;
 }
 #else
-static wide_float wide_scaled(wide_float x, int e)
+static void wide_scale(wide_float *x, int e)
 {
     const int half = e / 2;
     const uint64_t bits[2] = {(uint64_t)(half + 1023) << 52, (uint64_t)(e - half + 1023) << 52};
     wide_float power[2];
     memcpy(power, bits, sizeof power);
-    return x * power[0] * power[1];
+    *x = *x * power[0] * power[1];
 }
 #endif
 
@@ -153,7 +152,8 @@ static wide_float wide_exp_sum(wide_float x, wide_float low)
     }
     p = wide_fma(wide_product(p, r), r, r);
     wide_add_wide(&p, &one);
-    return wide_scaled(p, e);
+    wide_scale(&p, e);
+    return p;
 }
 
 /* (T)e^x, as vm_exp_f64. */
