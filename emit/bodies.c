@@ -13,13 +13,14 @@
 
 /* ---- Recording ---- */
 
-/* Adds a member with the type of a value of the body. */
+/* Adds a member for a value of the body, which takes `bytes`. */
 static void add_member(emit_text *to, const char *pointer, uint32_t index, const char *what,
-                       const weft_type *type)
+                       const weft_type *type, size_t bytes)
 {
     char shape[128];
+    const bool narrow = bytes != weft_tensor_bytes(type->dtype, type->shape);
     weft__emit_text_print(to, "    %s%u; /* %s, %s %s */\n", pointer, index, what,
-                          weft_dtype_name(type->dtype),
+                          weft_dtype_name(narrow ? WEFT_BF16 : type->dtype),
                           weft_shape_text(type->shape, shape, sizeof shape));
 }
 
@@ -32,11 +33,11 @@ static void write_members(const plan_loop *loop, emit_text *to)
                        i < b->n_carry               ? "a carry"
                        : i < b->n_carry + b->n_each ? "a slice"
                                                     : "what all steps share",
-                       &b->graph->values[b->in[i]].type);
+                       &b->graph->values[b->in[i]].type, loop->bytes[i]);
     for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
         if (k >= b->n_carry || !loop->stacked[k])
             add_member(to, "unsigned char *out", k, k < b->n_carry ? "the next carry" : "a slice",
-                       &b->graph->values[b->out[k]].type);
+                       &b->graph->values[b->out[k]].type, loop->bytes[scan_inputs(b) + k]);
     if (!to->n) weft__emit_text_print(to, "    int none;\n");
 }
 
@@ -48,7 +49,7 @@ static void write_copies(emit_file *f, emit_text *to)
     for (uint32_t k = 0; k < n_out; k++) {
         const weft_value value = weft_value_from_id(f->g, loop->value[k]);
         const size_t bytes =
-            weft_tensor_bytes(weft_dtype_of(f->g, value), weft_shape_of(f->g, value));
+            weft_tensor_bytes(weft__emit_stored(f, value), weft_shape_of(f->g, value));
         if (loop->direct[k] || (k < n_carry && loop->stacked[k]) || !bytes) continue;
         weft__emit_text_print(to, "    memcpy(loop->out%u, ", k);
         weft__emit_bytes(f, value, to);

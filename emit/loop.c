@@ -26,8 +26,8 @@ static weft_value output(const loop_text *l, uint32_t k)
 
 static size_t bytes_of(const loop_text *l, weft_value value)
 {
-    const weft_graph *g = l->w->f->g;
-    return weft_tensor_bytes(weft_dtype_of(g, value), weft_shape_of(g, value));
+    const emit_file *f = l->w->f;
+    return weft_tensor_bytes(weft__emit_stored(f, value), weft_shape_of(f->g, value));
 }
 
 static size_t slice_bytes(const loop_text *l, weft_value stack)

@@ -57,7 +57,9 @@ typedef struct weft_scan_inputs {
  * of one segment needs: the square root of n takes the least memory, for one more forward pass.
  * A gradient needs 2 n_carry + n_out <= WEFT_MAX_OUTPUTS.
  *
- * A body is planned in f32 or f64 as it is declared, whatever weft_plan_options.precision says, and
+ * A plan with weft_plan_options.precision computes a body in bf16 as it does the same steps as nodes,
+ * with the same bits, with two exceptions. A carry has one storage in all steps: if the body computes
+ * it as bf16, the first one is rounded, and so is the last one if it is a target. A body is planned
  * without the program's own passes.
  *
  * Errors are the graph's, and leave WEFT_NO_VALUE in all results: WEFT_BAD_ARGUMENT names the

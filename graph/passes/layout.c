@@ -56,8 +56,9 @@ static void mark_overwritten(const weft_graph *graph, uint8_t *overwritten)
             overwritten[graph->values[graph->nodes[n].in[i]].version] = 1;
 }
 
-static void finish(weft_graph *graph, plan_target *targets, size_t n_targets)
+static void finish(weft_graph *graph, plan_target *targets, size_t n_targets, const void *context)
 {
+    (void)context;
     uint8_t *overwritten = calloc(graph->n_values, 1);
     if (!overwritten) {
         weft_graph_fail_in(graph, "weft_plan_new", WEFT_NO_MEMORY, "no memory for a pass");

@@ -167,6 +167,7 @@ typedef struct compilation {
     size_t n_targets;
     uint32_t *map;
     const weft_plan_options *options;
+    const body_storage *storage; /* NULL: the graph is not a body */
     weft_error *error;
 } compilation;
 
@@ -236,7 +237,7 @@ static bool run_pass(compilation *c, const pass *p)
     if (is_skipped(&p->rule, c->options)) return true;
     weft_pass rule = p->rule;
     if (!p->open) return run_rule(c, p, &rule);
-    rule.context = p->open(c->source, c->targets, c->n_targets, c->options);
+    rule.context = p->open(c->source, c->targets, c->n_targets, c->options, c->storage);
     const bool good = rule.context && run_rule(c, p, &rule);
     if (!rule.context)
         weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
@@ -258,14 +259,15 @@ static bool settle(compilation *c, size_t last)
     for (size_t i = 0; i <= last; i++) {
         const pass *p = slots[i].rule;
         if (p && p->settle && !is_skipped(&p->rule, c->options) &&
-            !p->settle(c->owned, c->targets, c->n_targets, c->options))
+            !p->settle(c->owned, c->targets, c->n_targets, c->options, c->storage))
             return no_memory(c);
     }
     return true;
 }
 
 weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                                 const weft_plan_options *options, uint32_t *map, weft_error *error)
+                                 const weft_plan_options *options, uint32_t *map,
+                                 const body_storage *storage, weft_error *error)
 {
     compilation c = {.graph = graph,
                      .source = graph,
@@ -273,6 +275,7 @@ weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, 
                      .n_targets = n_targets,
                      .map = map,
                      .options = options,
+                     .storage = storage,
                      .error = error};
     bool good = true;
     for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;

@@ -2,7 +2,7 @@
 #ifndef WEFT_GRAPH_PASSES_H
 #define WEFT_GRAPH_PASSES_H
 
-#include "ir/ir.h"
+#include "ir/scan.h"
 
 #include <weft/plan.h>
 
@@ -20,6 +20,15 @@ typedef struct plan_target {
     uint32_t user;    /* its id in the program's graph */
     bool is_state;    /* the program asked for a state itself: what the store holds at the end */
 } plan_target;
+
+/* How the operands of a scan are stored outside its body. The inputs and targets of the plan of the body are
+ * stored so. */
+typedef struct body_storage {
+    const scan_body *body;
+    const bool *narrow; /* by input, then by output: as bf16 */
+    const uint32_t
+        *map; /* by value of the body's graph: its id in the graph that the passes have made */
+} body_storage;
 
 /* The order in which nodes run, and what is fused. */
 typedef struct schedule {
@@ -39,10 +48,11 @@ static inline double passes_nanoseconds(weft_cost cost)
 /* Whether the options name only optional passes to skip, and their own passes are complete. */
 bool weft__passes_check(const weft_plan_options *options, weft_error *error);
 /* Runs all passes that rewrite graphs, except skipped ones. Returns a new graph, and in map[id of
- * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */
+ * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out.
+ * `storage` is NULL unless the graph is that of a body. */
 weft_graph *weft__passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
                                  const weft_plan_options *options, uint32_t *map,
-                                 weft_error *error);
+                                 const body_storage *storage, weft_error *error);
 /* Marks by node what need not be computed again while states stay as they are: views and nodes that
  * depend on states and constants alone, none of which the graph updates, or on nothing, and that
  * cannot fail. Leaves that never change are also marked. O(nodes). */

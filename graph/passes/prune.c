@@ -8,9 +8,10 @@
 
 /* By value of the source: a node that a target needs reads it, or it is a target. */
 static void *open_context(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                          const weft_plan_options *options)
+                          const weft_plan_options *options, const body_storage *storage)
 {
     (void)options;
+    (void)storage;
     uint8_t *read = calloc(graph->n_values + 1, 1);
     for (size_t i = 0; read && i < n_targets; i++) read[targets[i].value.id] = 1;
     for (size_t n = graph->n_nodes; read && n-- > 0;) {

@@ -71,8 +71,9 @@ static void close_rewriting(void *opened)
 }
 
 static void *open_rewriting(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                            const weft_plan_options *options)
+                            const weft_plan_options *options, const body_storage *storage)
 {
+    (void)storage;
     rewriting *w = calloc(1, sizeof *w);
     if (!w) return NULL;
     w->r = (recompute){.graph = graph,

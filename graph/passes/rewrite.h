@@ -15,15 +15,15 @@ typedef struct pass {
     bool repeats; /* it runs until rule.needed says no */
     bool drops;   /* outputs that nothing reads may become WEFT_NO_VALUE */
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
-    void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
+    void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets, const void *context);
     /* Called after the pass, and again after each later one, which writes the graph again; NULL:
      * nothing is. False if out of memory. */
     bool (*settle)(weft_graph *graph, const plan_target *targets, size_t n_targets,
-                   const weft_plan_options *options);
+                   const weft_plan_options *options, const body_storage *storage);
     /* Make and free the context of the rule; NULL: it has none. open returns NULL if there is no
-     * memory. */
+     * memory. `storage` is NULL, or that of the body that the graph is. */
     void *(*open)(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                  const weft_plan_options *options);
+                  const weft_plan_options *options, const body_storage *storage);
     void (*close)(void *context);
     /* False if out of memory. */
     bool (*schedule)(const weft_graph *graph, schedule *s);
@@ -42,7 +42,8 @@ typedef struct walk {
     size_t n;
     bool own;   /* of the program: see weft_plan_options.passes */
     bool drops; /* see pass */
-    void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets); /* may be NULL */
+    /* May be NULL. The context is that of the first pass. */
+    void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets, const void *context);
     weft_graph *into; /* the new graph, which the caller owns; NULL: the walk makes one */
 } walk;
 

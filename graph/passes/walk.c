@@ -105,7 +105,7 @@ static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, si
     for (size_t i = 0; i < n_targets; i++)
         targets[i].value = weft__graph_value(r->graph, map[targets[i].value.id]);
     if (w->finish && weft_graph_status(r->graph) == WEFT_OK)
-        w->finish(r->graph, targets, n_targets);
+        w->finish(r->graph, targets, n_targets, w->passes[0]->context);
 }
 
 static bool allocate(walk *w, const weft_graph *source)

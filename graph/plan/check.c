@@ -467,7 +467,7 @@ static bool check_targets(checker *c)
     for (size_t i = 0; i < plan->n_targets; i++) {
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
-        if (plan->map[t->user] != t->value.id)
+        if (!plan->body && plan->map[t->user] != t->value.id)
             return wrong(c, v->node, "a target is not stored where it is read");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state

@@ -54,10 +54,27 @@ static bool is_shared(const plan_loop *l)
     return shared;
 }
 
+/* The value of the plan of a body in which a target lies. */
+static uint32_t target_of(const weft_plan *body, uint32_t user)
+{
+    size_t i = 0;
+    while (body->targets[i].user != user) i++;
+    return body->targets[i].value.id;
+}
+
+/* The bytes of a value of the body as the operand of the scan is stored. */
+static size_t step_bytes(const weft_plan *plan, const plan_loop *loop, uint32_t operand,
+                         uint32_t value)
+{
+    const weft_graph *body = loop->scan->body->graph;
+    return weft_tensor_bytes(plan->graph->values[operand].stored, body->values[value].type.shape);
+}
+
 bool weft__loop_finish(weft_plan *plan, plan_loop *loop, weft_error *error)
 {
     const scan_body *b = loop->scan->body;
     const weft_plan *body = loop->body;
+    const node_record *node = &plan->graph->nodes[loop->node];
     const uint32_t n_out = b->n_carry + b->n_out;
     loop->spare = weft__arena_alloc(&plan->arena, (b->n_carry + 1) * sizeof *loop->spare);
     loop->in = weft__arena_alloc(&plan->arena, (scan_inputs(b) + 1) * sizeof *loop->in);
@@ -71,11 +88,11 @@ bool weft__loop_finish(weft_plan *plan, plan_loop *loop, weft_error *error)
     for (uint32_t i = 0; i < scan_inputs(b); i++) {
         const uint32_t id = body->map[b->in[i]];
         loop->in[i] = id ? body->buffer_of[id] : 0;
-        loop->bytes[i] = weft__graph_value_bytes(b->graph, b->in[i]);
+        loop->bytes[i] = step_bytes(plan, loop, node->in[i], b->in[i]);
     }
     for (uint32_t k = 0; k < n_out; k++) {
-        loop->value[k] = body->map[b->out[k]];
-        loop->bytes[scan_inputs(b) + k] = weft__graph_value_bytes(b->graph, b->out[k]);
+        loop->value[k] = target_of(body, b->out[k]);
+        loop->bytes[scan_inputs(b) + k] = step_bytes(plan, loop, node->first_out + k, b->out[k]);
     }
     if (!choose_direct(loop, plan)) return plan_no_memory(error);
     loop->scratch = (body->stats.arena_bytes + 63) / 64 * 64;

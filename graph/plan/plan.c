@@ -94,8 +94,25 @@ static bool record_user_values(weft_plan *plan, const weft_graph *graph, const w
 }
 
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
-                            const weft_plan_options *options, const scan_body *body,
+                            const weft_plan_options *options, body_storage *storage,
                             weft_error *error);
+
+/* Lists how the operands of a scan are stored. False, with an error, if a carry changes its storage. */
+static bool list_storage(const weft_graph *g, const node_record *node, const scan_body *b,
+                         bool *narrow, weft_error *error)
+{
+    for (size_t i = 0; i < node->n_in + node->op->n_out; i++) {
+        const uint32_t v =
+            i < node->n_in ? node->in[i] : node->first_out + (uint32_t)(i - node->n_in);
+        narrow[i] = g->values[v].stored != g->values[v].type.dtype;
+    }
+    for (uint32_t c = 0; c < b->n_carry; c++)
+        if (narrow[c] != narrow[node->n_in + c]) {
+            weft_error_set(error, WEFT_INTERNAL, "scan", "carry %u changes its storage", c);
+            return false;
+        }
+    return true;
+}
 
 /* Plans the body of a scan. */
 static bool plan_body(weft_plan *plan, uint32_t node, const weft_plan_options *options,
@@ -106,21 +123,31 @@ static bool plan_body(weft_plan *plan, uint32_t node, const weft_plan_options *o
     *loop = (plan_loop){.node = node, .scan = scan_of(record->op, record->attr)};
     const scan_body *b = loop->scan->body;
     weft_value targets[WEFT_MAX_OUTPUTS];
+    bool *narrow = calloc((size_t)scan_inputs(b) + b->n_carry + b->n_out, sizeof *narrow);
+    body_storage storage = {.body = b, .narrow = narrow};
     for (uint32_t k = 0; k < b->n_carry + b->n_out; k++)
         targets[k] = weft__graph_value(b->graph, b->out[k]);
-    loop->body = make_plan(b->graph, targets, b->n_carry + b->n_out, options, b, error);
+    if (!narrow)
+        plan_no_memory(error);
+    else if (list_storage(plan->graph, record, b, narrow, error))
+        loop->body = make_plan(b->graph, targets, b->n_carry + b->n_out, options, &storage, error);
+    free(narrow);
     if (!loop->body) return false;
     plan->n_loops++;
     return weft__loop_finish(plan, loop, error);
 }
 
-/* Plans the bodies of all scans, without the program's own passes and in f32. */
+/* Plans the bodies of all scans, without the program's own passes. */
 static bool plan_bodies(weft_plan *plan, const schedule *s, const weft_plan_options *options,
                         weft_error *error)
 {
     const weft_graph *g = plan->graph;
-    const weft_plan_options own = {
-        .no_reuse = options->no_reuse, .skip = options->skip, .verify = options->verify};
+    const weft_plan_options own = {.no_reuse = options->no_reuse,
+                                   .skip = options->skip,
+                                   .verify = options->verify,
+                                   .precision = options->precision,
+                                   .min_narrow = options->min_narrow,
+                                   .keep_f32 = options->keep_f32};
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++)
         n += scan_of(g->nodes[s->order[i]].op, g->nodes[s->order[i]].attr) != NULL;
@@ -190,28 +217,30 @@ static bool cut_intervals(weft_plan *plan, const schedule *s, const uint32_t *st
 }
 
 static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
-                    size_t count, const weft_plan_options *options, weft_error *error)
+                    size_t count, const weft_plan_options *options, body_storage *storage,
+                    weft_error *error)
 {
     plan->n_map = graph->n_values;
     plan->user_tag = graph->tag;
     plan->map = weft__arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
     if (!plan->map || !record_user_values(plan, graph, targets, count))
         return plan_no_memory(error);
-    plan->graph =
-        weft__passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map, error);
+    if (storage) storage->map = plan->map;
+    plan->graph = weft__passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map,
+                                       storage, error);
     if (!plan->graph) return false;
-    /* The pass layout may have made a dense copy of a target: then reading the target reads that.
-     */
-    for (size_t i = 0; i < plan->n_targets; i++)
+    /* A pass may have made a copy of a target: then reading the target reads that. In a body, where a
+     * target may be an input, the loop knows. */
+    for (size_t i = 0; !storage && i < plan->n_targets; i++)
         plan->map[plan->targets[i].user] = plan->targets[i].value.id;
     schedule s = {0};
-    uint32_t *storage = NULL;
-    bool good = schedule_nodes(plan, &s, &storage, options, error) &&
-                cut_intervals(plan, &s, storage, options->no_reuse, error) &&
+    uint32_t *lies_in = NULL;
+    bool good = schedule_nodes(plan, &s, &lies_in, options, error) &&
+                cut_intervals(plan, &s, lies_in, options->no_reuse, error) &&
                 weft__buffers_place(plan, error);
     free(s.order);
     free(s.n_fused);
-    free(storage);
+    free(lies_in);
     if (good) fill_stats(plan);
     if (good && !count_recomputed(plan)) good = plan_no_memory(error);
     return good;
@@ -262,12 +291,13 @@ static bool list_steps(weft_plan *plan, weft_error *error)
 
 /* A plan that is complete, or NULL. */
 static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
-                            const weft_plan_options *options, const scan_body *body,
+                            const weft_plan_options *options, body_storage *storage,
                             weft_error *error)
 {
     weft_plan *plan = calloc(1, sizeof *plan);
-    if (plan) plan->body = body;
-    bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
+    if (plan && storage) plan->body = storage->body;
+    bool good = plan ? compile(plan, graph, targets, count, options, storage, error)
+                     : plan_no_memory(error);
     good = good && list_steps(plan, error);
     if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
     if (good) return plan;

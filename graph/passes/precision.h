@@ -1,0 +1,37 @@
+/* What the files of the pass `precision` share. */
+#ifndef WEFT_GRAPH_PRECISION_H
+#define WEFT_GRAPH_PRECISION_H
+
+#include "fuse.h"
+
+#include "ir/scan.h"
+
+#include <weft/plan.h>
+
+/* How the operands of a scan are stored. */
+typedef struct scan_forms {
+    /* By input: of a sequence or a shared value whether the body can read bf16, of a carry whether
+     * it is stored so; then by output: whether it is stored as bf16. NULL: the node is not a scan. */
+    uint8_t *narrow;
+} scan_forms;
+
+/* The least number of elements of a value that is stored as bf16. */
+static inline int64_t precision_least(const weft_plan_options *options)
+{
+    return options->min_narrow ? options->min_narrow : WEFT_MIN_NARROW;
+}
+
+/* Whether a node, not a scan, can write an output or read an input that is stored as bf16.
+ * (precision.c) */
+bool weft__precision_can_write(const weft_graph *graph, uint32_t node, size_t output);
+bool weft__precision_can_read(const weft_graph *graph, uint32_t node, size_t input);
+/* Whether a node may compute a value that is stored as bf16, as far as its readers agree.
+ * (precision.c) */
+bool weft__precision_may_compute(const weft_graph *graph, uint32_t id,
+                                 const weft_plan_options *options);
+/* Fills in forms->narrow, which the caller frees, for a scan of the graph. False if out of memory.
+ * (precision_body.c) */
+bool weft__precision_scan_forms(const weft_graph *graph, size_t node,
+                                const weft_plan_options *options, scan_forms *forms);
+
+#endif
