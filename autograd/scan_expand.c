@@ -2,6 +2,8 @@
  * weft_vmap. O(n times the nodes of the body). */
 #include "scan.h"
 
+#include "passes/unroll.h"
+
 #include <stdlib.h>
 
 typedef struct unrolling {
@@ -102,13 +104,8 @@ void weft__scan_expand(weft_expand *e)
     free(u.rows);
 }
 
-static bool visit(weft_rewrite *r)
-{
-    if (!scan_of(r->node.op, r->node.attr)) return false;
-    weft_expand e = {r->graph, r->node.attr, r->node.n_in, r->node.n_out, r->in, r->out};
-    weft__scan_expand(&e);
-    return true;
-}
-
-const weft_pass weft_pass_unroll = {
-    .name = "unroll", .doc = "scans are replaced by copies of their bodies", .visit = visit};
+const weft_pass weft_pass_unroll = {.name = "unroll",
+                                    .doc = "scans are replaced by copies of their bodies",
+                                    .visit = weft__unroll_visit,
+                                    .needed = weft__unroll_needed,
+                                    .required = true};

@@ -1,6 +1,7 @@
 /* prune: the results of a scan that nothing reads are left out, such as what only the gradient reads, and
  * carries on which no result depends. O(nodes), once more for each carry. */
 #include "rewrite.h"
+#include "unroll.h"
 
 #include "ir/scan.h"
 
@@ -113,17 +114,10 @@ static bool visit(weft_rewrite *r)
     return !all;
 }
 
-static bool needed(const weft_graph *graph)
-{
-    for (size_t n = 0; n < graph->n_nodes; n++)
-        if (scan_of(graph->nodes[n].op, graph->nodes[n].attr)) return true;
-    return false;
-}
-
 const pass weft__pass_prune = {.rule = {.name = "prune",
                                         .doc = "results of scans that nothing reads are left out",
                                         .visit = visit,
-                                        .needed = needed,
+                                        .needed = weft__unroll_needed,
                                         .required = true},
                                .drops = true,
                                .open = open_context,

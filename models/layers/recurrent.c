@@ -1,13 +1,14 @@
-/* Recurrent layers, unrolled step by step in the graph.
+/* Recurrent layers: many steps are one loop (weft_scan), few are nodes, with the same bits.
  *
  * Internally time is axis 0: one GEMM [len * batch, in] x W_x computes the input product of all
  * steps, and the rows of step t are contiguous in its result. A step is then h W_h and elementwise
- * ops. In the backward pass, join_slices and join_products concatenate the gradients of the steps
- * once, so the gradients of W_x, W_h and x take one matrix product each over all steps. */
+ * ops. In the backward pass, the gradients of W_x, W_h and x take one matrix product each over all
+ * steps: the gradient of the loop stacks the operands, and join_slices and join_products concatenate
+ * those of nodes. */
 #include <weft/models.h>
+#include <weft/scan.h>
 
 #include <math.h>
-#include <stdlib.h>
 
 static int64_t gates_of(weft_recurrent_kind kind)
 {
@@ -125,30 +126,111 @@ static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *lay
     return state;
 }
 
+/* From this many steps on, they are a loop: a plan of it takes the same time for any number of them. */
+#define MIN_LOOP_STEPS 16
+
 /* The inputs of all steps, [len * batch, ...], projected. */
 typedef struct sequence {
     weft_value projected;
     int64_t len, batch;
 } sequence;
 
-/* Builds the steps in order and sets all[t] to h_t. Returns the last state. */
+/* The state before a step where it is masked, bool [batch, 1], and else the one after it. */
+static weft_recurrent_state unless_masked(weft_graph *g, weft_value masked,
+                                          weft_recurrent_state before, weft_recurrent_state after)
+{
+    weft_recurrent_state next = {.c = WEFT_NO_VALUE};
+    next.h = weft_where(g, masked, before.h, after.h);
+    if (weft_is_value(after.c)) next.c = weft_where(g, masked, before.c, after.c);
+    return next;
+}
+
+/* Builds the steps in order as nodes. Sets *all to h of all steps, [len, batch, hidden]. */
 static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, const sequence *x,
                                    weft_recurrent_state state, const weft_nn_recurrent_options *o,
                                    weft_value *all)
 {
-    for (int64_t step = 0; step < x->len && weft_graph_status(g) == WEFT_OK; step++) {
+    weft_value h[MIN_LOOP_STEPS];
+    for (int64_t step = 0; step < x->len; step++) {
         const int64_t t = o->reverse ? x->len - 1 - step : step;
         weft_value rows = weft_slice(g, x->projected, 0, t * x->batch, (t + 1) * x->batch, 1);
         weft_recurrent_state next = weft_nn_recurrent_step(g, layer, rows, state);
         if (weft_is_value(o->mask)) {
-            weft_value masked = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
-            next.h = weft_where(g, masked, state.h, next.h);
-            if (layer->kind == WEFT_LSTM) next.c = weft_where(g, masked, state.c, next.c);
+            const weft_value masked = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
+            next = unless_masked(g, masked, state, next);
         }
         state = next;
-        all[t] = state.h;
+        h[t] = state.h;
     }
+    *all = weft_reshape(g, weft_concat(g, h, (size_t)x->len, 0),
+                        WEFT_SHAPE(x->len, x->batch, layer->hidden));
     return state;
+}
+
+/* What a step reads in the body of the loop, or the loop outside of it: x and the mask in each[]. */
+typedef struct loop_inputs {
+    weft_value carry[2], each[2], shared[2];
+} loop_inputs;
+
+static weft_value input_like(weft_graph *body, const char *name, const weft_graph *g, weft_value v)
+{
+    return weft_input(body, name, weft_dtype_of(g, v), weft_shape_of(g, v));
+}
+
+/* Declares what a step reads, of which `from` is read outside. */
+static void declare_step(weft_graph *body, const weft_graph *g, const sequence *x,
+                         const loop_inputs *from, loop_inputs *in)
+{
+    static const char *const names[][2] = {{"h", "c"}, {"weight_h", "bias_h"}};
+    const int64_t width = weft_dim_of(g, x->projected, 1);
+    for (int i = 0; i < 2; i++) {
+        if (weft_is_value(from->carry[i]))
+            in->carry[i] = input_like(body, names[0][i], g, from->carry[i]);
+        if (weft_is_value(from->shared[i]))
+            in->shared[i] = input_like(body, names[1][i], g, from->shared[i]);
+    }
+    in->each[0] =
+        weft_input(body, "x", weft_dtype_of(g, x->projected), WEFT_SHAPE(x->batch, width));
+    if (weft_is_value(from->each[1]))
+        in->each[1] = weft_input(body, "masked", WEFT_BOOL, WEFT_SHAPE(x->batch, 1));
+}
+
+/* The same steps as one loop. Sets *all to h of all steps, [len, batch, hidden]. */
+static weft_recurrent_state loop(weft_graph *g, const weft_recurrent *layer, const sequence *x,
+                                 weft_recurrent_state state, const weft_nn_recurrent_options *o,
+                                 weft_value *all)
+{
+    const bool is_masked = weft_is_value(o->mask), has_c = layer->kind == WEFT_LSTM;
+    const int64_t width = weft_dim_of(g, x->projected, 1);
+    loop_inputs in = {.carry = {WEFT_NO_VALUE}};
+    loop_inputs from = {.carry = {state.h, state.c}, .shared = {layer->weight_h, layer->bias_h}};
+    from.each[0] = weft_reshape(g, x->projected, WEFT_SHAPE(x->len, x->batch, width));
+    if (is_masked) from.each[1] = weft_expand_dims(g, weft_transpose(g, o->mask, 0, 1), -1);
+    weft_graph *b = weft_graph_new();
+    declare_step(b, g, x, &from, &in);
+    weft_recurrent inner = *layer;
+    inner.weight_h = in.shared[0];
+    inner.bias_h = in.shared[1];
+    const weft_recurrent_state before = {in.carry[0], in.carry[1]};
+    weft_recurrent_state next = weft_nn_recurrent_step(b, &inner, in.each[0], before);
+    if (is_masked) next = unless_masked(b, in.each[1], before, next);
+    const weft_value out[2] = {next.h, next.c};
+    weft_value last[2] = {WEFT_NO_VALUE, WEFT_NO_VALUE};
+    const weft_scan_body body = {.graph = b,
+                                 .n_carry = has_c ? 2 : 1,
+                                 .carry_in = in.carry,
+                                 .carry_out = out,
+                                 .n_each = is_masked ? 2 : 1,
+                                 .each = in.each,
+                                 .n_shared = layer->kind == WEFT_GRU ? 2 : 1,
+                                 .shared = in.shared,
+                                 .n_out = 1,
+                                 .out = out,
+                                 .reverse = o->reverse};
+    const weft_scan_inputs inputs = {from.carry, from.each, from.shared};
+    weft_scan(g, &body, x->len, &inputs, last, all);
+    weft_graph_free(b);
+    return (weft_recurrent_state){last[0], last[1]};
 }
 
 weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
@@ -169,29 +251,17 @@ weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent
                            weft_shape_text(weft_shape_of(g, x), text, sizeof text));
         return WEFT_NO_VALUE;
     }
-    if (len > WEFT_MAX_NODES) {
-        weft_graph_fail_in(g, "weft_nn_recurrent", WEFT_TOO_LARGE,
-                           "\"%s\": %lld steps, more than a graph can have nodes", name,
-                           (long long)len);
-        return WEFT_NO_VALUE;
-    }
-    weft_value *all = calloc((size_t)len, sizeof *all);
-    if (!all) {
-        weft_graph_fail_in(g, "weft_nn_recurrent", WEFT_NO_MEMORY,
-                           "\"%s\": no memory for %lld steps", name, (long long)len);
-        return WEFT_NO_VALUE;
-    }
     weft_dtype dtype = weft_dtype_of(g, x);
     weft_recurrent layer = weft_nn_recurrent_declare(g, name, kind, dtype, in, hidden);
     weft_graph_push_scope(g, "%s", name);
     weft_value rows = weft_reshape(g, time_and_batch(g, x), WEFT_SHAPE(len * batch, in));
     const sequence steps = {weft_nn_recurrent_project(g, &layer, rows), len, batch};
-    state = unroll(g, &layer, &steps, first_state(g, &layer, dtype, batch, o), o, all);
-    weft_value stacked =
-        weft_reshape(g, weft_concat(g, all, (size_t)len, 0), WEFT_SHAPE(len, batch, hidden));
-    weft_value y = time_and_batch(g, stacked);
+    const weft_recurrent_state first = first_state(g, &layer, dtype, batch, o);
+    weft_value all = WEFT_NO_VALUE;
+    state = len < MIN_LOOP_STEPS ? unroll(g, &layer, &steps, first, o, &all)
+                                 : loop(g, &layer, &steps, first, o, &all);
+    weft_value y = time_and_batch(g, all);
     weft_graph_pop_scope(g);
-    free(all);
     if (last) *last = state;
     return y;
 }

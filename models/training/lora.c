@@ -4,8 +4,10 @@
 
 #include "base/text.h"
 #include "passes/lora.h"
+#include "passes/unroll.h"
 
 #include <weft/autograd.h>
+#include <weft/scan.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -43,6 +45,22 @@ static const char *check(const weft_lora *lora, const weft_build_options *option
                                       : NULL;
 }
 
+/* Copies the model's graph through the pass, with the steps of its loops as nodes: each step adds to its own
+ * product, with its own dropout. */
+static void rewrite(weft_graph *graph, const weft_graph *model, const weft_pass *pass,
+                    weft_value *values, size_t n)
+{
+    weft_graph *steps = weft_graph_new();
+    if (weft_graph_rewrite(steps, model, &weft_pass_unroll, values, n) == WEFT_OK)
+        weft_graph_rewrite(graph, steps, pass, values, n);
+    else if (steps)
+        weft_graph_fail_in(graph, weft_graph_error(steps)->where, weft_graph_status(steps), "%s",
+                           weft_graph_error(steps)->message);
+    else
+        weft_graph_fail_in(graph, where, WEFT_NO_MEMORY, "out of memory");
+    weft_graph_free(steps);
+}
+
 /* Copies the model's graph with the additions, and the values of `built` to those of the copy. */
 static void add(const weft_lora *lora, weft_graph *graph, const weft_graph *model, bool training,
                 weft_built *built)
@@ -65,7 +83,8 @@ static void add(const weft_lora *lora, weft_graph *graph, const weft_graph *mode
     values[n++] = built->loss;
     values[n++] = built->metric;
     values[n++] = built->accuracy;
-    if (weft_graph_rewrite(graph, model, &pass, values, n) != WEFT_OK) return;
+    rewrite(graph, model, &pass, values, n);
+    if (weft_graph_status(graph) != WEFT_OK) return;
     n = 0;
     for (size_t i = 0; i < built->n_inputs; i++) built->inputs[i] = values[n++];
     for (size_t i = 0; i < built->n_outputs; i++) built->outputs[i] = values[n++];
@@ -290,8 +309,12 @@ weft_status weft_params_add_adapters(weft_params *params, const weft_params *ada
     application p = {.params = params, .adapters = adapters, .error = error};
     p.list = calloc(weft_params_count(adapters) / 2 + 1, sizeof *p.list);
     if (!p.list) return weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
-    weft_status status = list_adapters(&p, graph);
+    weft_error failed = WEFT_NO_ERROR;
+    weft_graph *steps = weft__unroll_copy(graph, &failed); /* products in loops count as well */
+    weft_status status = weft_error_copy(error, &failed);
+    if (status == WEFT_OK) status = list_adapters(&p, steps ? steps : graph);
     if (status == WEFT_OK) status = apply(&p, scale);
+    weft_graph_free(steps);
     free(p.list);
     return status;
 }

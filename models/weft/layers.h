@@ -430,8 +430,10 @@ typedef struct weft_nn_recurrent_options {
     weft_value mask; /* bool [batch, len]: true where a step does not change the state (padding);
                         WEFT_NO_VALUE: nowhere */
 } weft_nn_recurrent_options;
-/* An unrolled layer: returns all h_t [batch, len, hidden] for x [batch, len, in]. Sets *last, if
- * not NULL, to the state after the last step. `options` may be NULL. */
+/* A layer over a sequence: returns all h_t [batch, len, hidden] for x [batch, len, in]. Sets *last, if
+ * not NULL, to the state after the last step. `options` may be NULL. From 16 steps on, the steps are a
+ * loop (weft_scan), so the size of the graph does not depend on len; fewer are nodes. Both have the same
+ * bits; gradients agree to rounding. */
 WEFT_API weft_value weft_nn_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
                                       weft_value x, int64_t hidden,
                                       const weft_nn_recurrent_options *options,

@@ -3,6 +3,8 @@
  * besides quantising. */
 #include "quantize.h"
 
+#include "passes/unroll.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,12 +141,17 @@ weft_params *weft__quantized_change(quantized_change *c, const char *where)
         weft_error_copy(c->error, weft_graph_error(c->graph));
         return NULL;
     }
+    weft_error failed = WEFT_NO_ERROR;
+    weft_graph *steps = weft__unroll_copy(c->graph, &failed); /* products in loops count as well */
+    if (weft_error_copy(c->error, &failed) != WEFT_OK) return NULL;
+    if (steps) c->graph = steps;
     c->out = weft_params_new();
     c->replaced = calloc(weft_params_count(c->params) + 1, sizeof *c->replaced);
     bool good = c->out && c->replaced;
     if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, where, "out of memory");
     good = good && take_all(c) && copy_others(c);
     free(c->replaced);
+    weft_graph_free(steps);
     if (good) return c->out;
     weft_params_free(c->out);
     return NULL;
