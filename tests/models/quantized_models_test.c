@@ -3,7 +3,9 @@
 #include "tests.h"
 
 #include <weft/decode.h>
+#include <weft/models.h>
 #include <weft/quantize.h>
+#include <weft/scan.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +282,38 @@ static void test_pass(void)
     weft_graph_free(g);
 }
 
+/* The products in the steps of a loop. */
+static void test_loop(void)
+{
+    enum { STEPS = 20 };
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, STEPS, 32));
+    const weft_value y =
+        weft_contiguous(g, weft_nn_recurrent(g, "layer", WEFT_LSTM, x, 32, NULL, NULL));
+    CU_ASSERT_EQUAL(weft_params_init(params, g, 3, &error), WEFT_OK);
+    weft_params *small = weft_params_quantize(params, g, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(small);
+    CU_ASSERT_TRUE(weft_params_find(small, "layer.weight_h.q", NULL));
+    const weft_pass passes[] = {weft_pass_unroll, weft_quantized_pass(small)};
+    const weft_plan_options options = {.verify = true, .passes = passes, .n_passes = 2};
+    weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    const weft_graph *planned = weft_plan_graph(plan);
+    size_t products = 0;
+    for (size_t i = 0; i < weft_graph_node_count(planned); i++)
+        products += !strcmp(weft_graph_node(planned, i).op->name, "matmul_quantized");
+    CU_ASSERT_EQUAL(products, STEPS + 1);
+    weft_params *wide = weft_params_dequantize(small, g, NULL, &error);
+    CU_ASSERT_TRUE(weft_params_find(wide, "layer.weight_h", NULL));
+    weft_params_free(wide);
+    weft_plan_free(plan);
+    weft_params_free(small);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
 static bool is_no_scale(void *context, const char *name)
 {
     const char *missing = context;
@@ -334,5 +368,6 @@ void quantized_models_tests(void)
     CU_add_test(suite, "a filter, and rows that groups do not divide", test_filter);
     CU_add_test(suite, "a file", test_file);
     CU_add_test(suite, "the pass", test_pass);
+    CU_add_test(suite, "a loop", test_loop);
     CU_add_test(suite, "errors", test_errors);
 }

@@ -99,6 +99,52 @@ static void test_activations(void)
     weft__arena_free(&p);
 }
 
+/* A long sequence, whose steps are a loop, and its halves, whose steps are nodes: the second half begins with the
+ * states that the first one ends with. */
+static void test_halves(const char *op, int gates, bool reverse, bool lengths)
+{
+    enum { HALF = 128, BATCH = 2, IN = 3, HIDDEN = 4 };
+    static const weft_shape half = {3, {HALF, BATCH, IN}};
+    static const int64_t ends[][BATCH] = {{HALF + 9, 2 * HALF}, {HALF, HALF}, {9, HALF}};
+    const char *const names[] = {"xa", "xb"}, *const lens[] = {"n", "na", "nb"};
+    arena p = {.blocks = NULL};
+    written_graph *g = write_graph(&p);
+    WeftOnnx__NodeProto *nodes[3];
+    for (int i = 0; i < 2; i++) write_random(&p, g, names[i], half, 1, 3 + (uint64_t)i);
+    write_random(&p, g, "w", WEFT_SHAPE(1, gates * HIDDEN, IN), 1, 5);
+    write_random(&p, g, "r", WEFT_SHAPE(1, gates * HIDDEN, HIDDEN), 1, 6);
+    write_random(&p, g, "b", WEFT_SHAPE(1, 2 * gates * HIDDEN), 1, 7);
+    for (int i = 0; i < 3 && lengths; i++) write_longs(&p, g, lens[i], WEFT_SHAPE(BATCH), ends[i]);
+    write_int(&p, write_node(&p, g, "Concat", "xa xb", "x"), "axis", 0);
+    const char *const n = lengths ? "n" : "-";
+    char all[64], early[64], late[64];
+    snprintf(all, sizeof all, "x w r b %s", n);
+    snprintf(early, sizeof early, "%s w r b %s", reverse ? "xb" : "xa", lengths ? "na" : "-");
+    snprintf(late, sizeof late, "%s w r b %s h%s", reverse ? "xa" : "xb", lengths ? "nb" : "-",
+             gates == 4 ? " c" : "");
+    nodes[0] = write_node(&p, g, op, all, "first");
+    nodes[1] = write_node(&p, g, op, early, gates == 4 ? "y1 h c" : "y1 h");
+    nodes[2] = write_node(&p, g, op, late, "y2");
+    for (int i = 0; i < 3; i++) {
+        write_int(&p, nodes[i], "hidden_size", HIDDEN);
+        if (reverse) write_text(&p, nodes[i], "direction", "reverse");
+    }
+    write_int(&p, write_node(&p, g, "Concat", reverse ? "y2 y1" : "y1 y2", "second"), "axis", 0);
+    expect_equal(&p, g, 17, 2 * HALF * BATCH * HIDDEN);
+    weft__arena_free(&p);
+}
+
+static void test_long_sequences(void)
+{
+    static const char *const ops[] = {"RNN", "GRU", "LSTM"};
+    static const int gates[] = {1, 3, 4};
+    for (int i = 0; i < 3; i++) {
+        test_halves(ops[i], gates[i], false, false);
+        test_halves(ops[i], gates[i], true, false);
+        test_halves(ops[i], gates[i], false, true);
+    }
+}
+
 void onnx_equal_tests(void)
 {
     CU_pSuite suite = CU_add_suite("onnx_equal", NULL, NULL);
@@ -106,4 +152,5 @@ void onnx_equal_tests(void)
     CU_add_test(suite, "attention with a past", test_attention_past);
     CU_add_test(suite, "Einsum that broadcasts", test_einsum_broadcast);
     CU_add_test(suite, "activations of an LSTM", test_activations);
+    CU_add_test(suite, "long sequences", test_long_sequences);
 }

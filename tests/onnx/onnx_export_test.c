@@ -146,6 +146,10 @@ static void test_models(void)
         CU_ASSERT_TRUE(try_model(&f, weft_model_at(i), "", false));
         CU_ASSERT_TRUE(try_model(&f, weft_model_at(i), "", true));
     }
+    /* Steps that are a loop. */
+    CU_ASSERT_TRUE(try_model(&f, weft_model_find("lstm"), "length=20", true));
+    CU_ASSERT_TRUE(try_model(&f, weft_model_find("gru"), "length=20", false));
+    CU_ASSERT_TRUE(try_model(&f, weft_model_find("seq2seq"), "source_len=20", true));
     round_close(&f);
 }
 

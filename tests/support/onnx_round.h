@@ -9,7 +9,7 @@
 #include <weft/measure.h>
 
 #define MAX_VALUES 16
-#define MAX_EQUAL  256
+#define MAX_EQUAL  2048
 
 /* A folder for the files of one test. */
 typedef struct fixture {
