@@ -14,44 +14,8 @@
 
 #include "rewrite.h"
 
-#include "base/text.h"
-
 #include <stdlib.h>
 #include <string.h>
-
-bool weft__precision_can_write(const weft_graph *g, uint32_t node, size_t output)
-{
-    const weft_op *op = g->nodes[node].op;
-    const bool allowed = op->narrow_out >> output & 1;
-    if (weft__op_has_kernel(op, WEFT_BF16)) return allowed;
-    return (op->elementwise || allowed) && weft__fuse_runs_by_blocks(g, node);
-}
-
-bool weft__precision_can_read(const weft_graph *g, uint32_t node, size_t input)
-{
-    const node_record *n = &g->nodes[node];
-    if (weft__op_has_kernel(n->op, WEFT_BF16))
-        return n->op->narrow_in == WEFT_NARROW_ALL || (input < 8 && n->op->narrow_in >> input & 1);
-    return (n->op->elementwise || node_rows(n) >> input & 1) && weft__fuse_runs_by_blocks(g, node);
-}
-
-/* Whether a value owns its storage, is large enough and may be rounded. */
-static bool may_narrow(const weft_graph *g, uint32_t id, const weft_plan_options *options)
-{
-    const value_record *v = &g->values[id];
-    const node_record *node = &g->nodes[v->node];
-    return v->root == id && v->type.dtype == WEFT_F32 &&
-           weft_shape_numel(v->type.shape) >= precision_least(options) &&
-           weft__graph_node_runs(g, node) && node->role.direction != WEFT_UPDATE &&
-           !weft__text_in_scopes(options->keep_f32, node->scope);
-}
-
-bool weft__precision_may_compute(const weft_graph *g, uint32_t id, const weft_plan_options *options)
-{
-    const uint32_t node = g->values[id].node;
-    return may_narrow(g, id, options) &&
-           weft__precision_can_write(g, node, id - g->nodes[node].first_out);
-}
 
 /* ---- The choice for a graph ---- */
 
@@ -143,10 +107,10 @@ static void choose(choice *c, const plan_target *targets, size_t n_targets)
     uint8_t *narrow = c->narrow;
     for (uint32_t v = 1; v < g->n_values; v++) {
         const bool of_scan = c->forms[g->values[v].node].narrow;
-        narrow[v] =
-            (of_scan ? may_narrow(g, v, c->options) : weft__precision_may_compute(g, v, c->options))
-                ? 2
-                : 0;
+        narrow[v] = (of_scan ? weft__precision_may_narrow(g, v, c->options)
+                             : weft__precision_may_compute(g, v, c->options))
+                        ? 2
+                        : 0;
     }
     for (size_t i = 0; i < n_targets; i++) {
         const uint32_t v = targets[i].value.id, root = g->values[v].root, node = g->values[v].node;

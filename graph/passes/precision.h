@@ -22,11 +22,14 @@ static inline int64_t precision_least(const weft_plan_options *options)
 }
 
 /* Whether a node, not a scan, can write an output or read an input that is stored as bf16.
- * (precision.c) */
+ * (precision_rules.c) */
 bool weft__precision_can_write(const weft_graph *graph, uint32_t node, size_t output);
 bool weft__precision_can_read(const weft_graph *graph, uint32_t node, size_t input);
-/* Whether a node may compute a value that is stored as bf16, as far as its readers agree.
- * (precision.c) */
+/* Whether a value owns its storage, is large enough and may be rounded. (precision_rules.c) */
+bool weft__precision_may_narrow(const weft_graph *graph, uint32_t id,
+                                const weft_plan_options *options);
+/* The same, and whether its node can write it as bf16: as far as its readers agree, it is stored so.
+ * (precision_rules.c) */
 bool weft__precision_may_compute(const weft_graph *graph, uint32_t id,
                                  const weft_plan_options *options);
 /* Fills in forms->narrow, which the caller frees, for a scan of the graph. False if out of memory.

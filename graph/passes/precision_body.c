@@ -18,8 +18,10 @@ static bool mark_read(const scan_body *b, const weft_plan_options *options, uint
         const node_record *node = &g->nodes[n];
         scan_forms inner = {NULL};
         if (node->op->alias) continue;
-        if (scan_of(node->op, node->attr) && !weft__precision_scan_forms(g, n, options, &inner))
+        if (scan_of(node->op, node->attr) && !weft__precision_scan_forms(g, n, options, &inner)) {
+            free(inner.narrow);
             return false;
+        }
         for (size_t i = 0; i < node->n_in; i++)
             if (inner.narrow ? inner.narrow[i] : weft__precision_can_read(g, n, i))
                 read[g->values[node->in[i]].root] = 1;
