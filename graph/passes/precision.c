@@ -21,7 +21,8 @@
 
 /* What is chosen for the values and targets of a graph. */
 typedef struct choice {
-    const weft_graph *g;
+    const weft_graph *g; /* may be freed before the choice is */
+    size_t n_nodes;      /* of it */
     const weft_plan_options *options;
     const body_storage *storage; /* NULL: the graph is not a body */
     /* By value that owns storage: 1 if it is stored as bf16, provided that copies in f32 serve the
@@ -36,7 +37,7 @@ static void close_choice(void *context)
 {
     choice *c = context;
     if (!c) return;
-    for (size_t n = 0; c->forms && n < c->g->n_nodes; n++) free(c->forms[n].narrow);
+    for (size_t n = 0; c->forms && n < c->n_nodes; n++) free(c->forms[n].narrow);
     free(c->narrow);
     free(c->forms);
     free(c->converts);
@@ -143,6 +144,7 @@ static void *open_choice(const weft_graph *graph, const plan_target *targets, si
     choice *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     *c = (choice){.g = graph,
+                  .n_nodes = graph->n_nodes,
                   .options = options,
                   .storage = storage,
                   .narrow = calloc(graph->n_values, 1),
