@@ -214,9 +214,11 @@ static weft_value scaled_bytes(weft_graph *g, const byte_rows *r, const byte_mat
 {
     if (weft_is_value(m->panels) && has_one_zero(g, r)) {
         const weft_value each = by_column(g, scale, m->n);
-        if (weft_is_value(each))
-            return panel_product(g, factor_bytes(g, r->value, r->a, r->type), lifted(g, r), m,
-                                 weft_cast(g, each, WEFT_F32));
+        if (weft_is_value(each)) {
+            const weft_value bytes = factor_bytes(g, r->value, r->a, r->type);
+            const weft_value zero = lifted(g, r);
+            return panel_product(g, bytes, zero, m, weft_cast(g, each, WEFT_F32));
+        }
     }
     const weft_value y = weft_cast(g, byte_product(g, r, m), WEFT_F64);
     return weft_cast(g, weft_mul(g, y, scale), WEFT_F32);
@@ -253,10 +255,9 @@ weft_value weft__scaled_product(onnx_node *n, const byte_rows *r, const byte_fac
 byte_rows weft__byte_rows(onnx_node *n, size_t a, size_t zero)
 {
     const int rank = weft__in_shape(n, a).rank;
-    return (byte_rows){.value = n->in[a],
-                       .a = weft__quantized_whole(n, a),
-                       .zero = weft__quantized_along(n, zero, rank - 2, rank, 0),
-                       .type = weft__in_type(n, a)};
+    const weft_value whole = weft__quantized_whole(n, a);
+    const weft_value number = weft__quantized_along(n, zero, rank - 2, rank, 0);
+    return (byte_rows){n->in[a], whole, number, weft__in_type(n, a)};
 }
 
 weft_value weft__integer_product(onnx_node *n, size_t a, size_t a_zero, const byte_factor *b)
