@@ -162,7 +162,7 @@ static void wide_add_wide(wide_float *sum, const wide_float *x)
 
 /* *x -= *y. */
 #if WEFT_OWN_DOUBLES
-static void wide_subtract(wide_float *x, const wide_float *y)
+static WIDE_APART void wide_subtract(wide_float *x, const wide_float *y)
 {
     x->special -= y->special;
     wide_put(-y->mantissa, y->exponent, x);
@@ -176,7 +176,7 @@ static void wide_subtract(wide_float *x, const wide_float *y)
 
 /* *x < 0. */
 #if WEFT_OWN_DOUBLES
-static int wide_is_negative(const wide_float *x)
+static WIDE_APART int wide_is_negative(const wide_float *x)
 {
     return x->special != 0 ? x->special < 0 : x->mantissa < 0;
 }
