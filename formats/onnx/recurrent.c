@@ -11,8 +11,9 @@
 #include <string.h>
 
 #define MAX_GATES 4
-/* From this many steps on, they are a loop. A plan with fixed states packs the weights of nodes once, but not
- * those of a body: 40 steps of an LSTM of 512 units, with one row, took 14 % longer as a loop. */
+/* From this many steps on, they are a loop. A plan with fixed states packs the weights of nodes in the first run
+ * only, but those of a body in each run: 40 steps of an LSTM of 512 units, with one row, took 14 % longer as a
+ * loop. */
 #define MIN_LOOP_STEPS 256
 
 enum { X, W, R, B, LENGTHS, H0, C0, PEEPHOLES, W_SCALE, W_ZERO, R_SCALE, R_ZERO };
