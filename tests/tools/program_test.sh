@@ -159,7 +159,7 @@ case_models_that_are_too_large_are_refused_at_once()
 {
     expect 1 "at most 1000" timeout 60 "$weft" plan gpt heads=7 layers=1000000000
     expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
-    expect 1 "the graph has 1048576 nodes" timeout 60 "$weft" plan lstm length=1000000
+    expect 1 "the graph has 1048576 nodes" timeout 60 "$weft" plan seq2seq target_len=1000000 batch=1
 }
 
 case_summaries_of_models()
