@@ -33,7 +33,7 @@ bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted
                        const char *const *found, size_t n_found)
 {
     const size_t n = n_wanted + n_found;
-    const char **sorted = malloc((n + 1) * sizeof *sorted), **sorted_found = sorted + n_wanted;
+    const char **sorted = malloc((n + 1) * sizeof *sorted);
     const char **at = malloc((n_wanted + n + 1) * sizeof *at);
     *m = (name_match){.matched = at};
     if (!sorted || !at) {
@@ -41,6 +41,7 @@ bool weft__match_names(name_match *m, const char *const *wanted, size_t n_wanted
         weft__match_free(m);
         return false;
     }
+    const char **sorted_found = sorted + n_wanted;
     m->missing = at + n_wanted;
     m->unexpected = m->missing + n_wanted;
     sort(sorted, wanted, n_wanted);
