@@ -42,7 +42,7 @@ static int conv_bytes_pixel(const conv_bytes_shape *s, int n, int i, int j, int 
 }
 
 /* The maxima of windows; `kind` and what follows it are not used. */
-static void max_pool_bytes(const uint8_t *x, uint8_t *y, const int *shape)
+static void max_pool_bytes(const uint8_t *x, uint8_t *y, const void *shape)
 {
     const conv_bytes_shape *s = (const conv_bytes_shape *)(const void *)shape;
     const int taps = s->kernel[0] * s->kernel[1];
