@@ -9,16 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int lift_of(int type)
-{
-    return type == ONNX_INT8 ? 128 : 0;
-}
-
-static bool has_bytes(int type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
-
 bool weft__keeps_bytes(const onnx_node *n, weft_value image)
 {
     onnx_import *import = n->import;
@@ -32,7 +22,7 @@ bool weft__keeps_bytes(const onnx_node *n, weft_value image)
 
 weft_value weft__bytes_of(weft_graph *g, weft_value x, double scale, double zero, int type)
 {
-    const int lifted = (int)zero + lift_of(type);
+    const int lifted = (int)zero + bytes_lift(type);
     /* Few channels, as of a picture, are too short for runs of their own. */
     if (weft_rank_of(g, x) == 4 && weft_dim_of(g, x, 1) <= 4)
         return weft__quantize_bytes(g, x, scale, lifted);
@@ -42,7 +32,7 @@ weft_value weft__bytes_of(weft_graph *g, weft_value x, double scale, double zero
 weft_value weft__bytes_real(weft_graph *g, weft_value bytes, double scale, double zero, int type)
 {
     return bytes_to_first(
-        g, weft__dequantize_bytes(g, bytes_to_last(g, bytes), scale, (int)zero + lift_of(type)));
+        g, weft__dequantize_bytes(g, bytes_to_last(g, bytes), scale, (int)zero + bytes_lift(type)));
 }
 
 void weft__set_bytes(onnx_node *n, weft_value bytes, int type)
@@ -88,7 +78,7 @@ static double element(const onnx_value *v, int64_t i, double default_value)
 static bool can_convolve(onnx_node *n, const byte_conv_inputs *in, int64_t groups)
 {
     if (n->folding || weft__node_failed(n) || !in->x || !in->w || in->x->known ||
-        weft_is_value(in->x->size) || !has_bytes(in->x->type) || !has_bytes(in->w->type) ||
+        weft_is_value(in->x->size) || !bytes_listed(in->x->type) || !bytes_listed(in->w->type) ||
         !is_known(n, in->w))
         return false;
     const weft_shape w = in->w->tensor.shape;
@@ -205,7 +195,7 @@ const onnx_byte_op *weft__byte_conv(onnx_node *n, const byte_conv_inputs *in,
         return NULL;
     }
     c->depthwise = options->groups > 1;
-    c->attr.x_zero = (int32_t)element(in->x_zero, 0, 0) + lift_of(in->x->type);
+    c->attr.x_zero = (int32_t)element(in->x_zero, 0, 0) + bytes_lift(in->x->type);
     if (c->attr.x_zero < 0 || c->attr.x_zero > 255 || !set_weights(n, in, c)) return NULL;
     weft__set_byte_window(options, w.dim + 2, &c->attr.rows);
     c->attr.rows.columns = w.dim[0];
@@ -258,7 +248,8 @@ bool weft__byte_term(onnx_node *n, const onnx_value *q, onnx_value *scale, onnx_
     if (!q || !weft_is_value(q->bytes) || !scale || !fits(n, scale, 1) || !fits(n, zero, 1) ||
         scale->tensor.dtype != WEFT_F32)
         return false;
-    *t = (byte_term){q->bytes, element(scale, 0, 1), (int)element(zero, 0, 0) + lift_of(q->type)};
+    *t =
+        (byte_term){q->bytes, element(scale, 0, 1), (int)element(zero, 0, 0) + bytes_lift(q->type)};
     return t->scale > 0 && isfinite(t->scale);
 }
 
@@ -346,11 +337,11 @@ bool weft__set_byte_op(onnx_node *n, const onnx_byte_op *c, size_t scale, int ty
 {
     conv_bytes_attr attr = c->attr;
     double step = 0, zero = 0;
-    if ((c->kind == BYTES_CONVOLVED && !c->scale) || !has_bytes(type) ||
+    if ((c->kind == BYTES_CONVOLVED && !c->scale) || !bytes_listed(type) ||
         !weft__in_is_number(n, scale, &step) || !(step > 0) || !isfinite(step) ||
         (has_in(n, scale + 1) && !weft__in_is_number(n, scale + 1, &zero)))
         return false;
-    const int y_zero = (int)zero + lift_of(type);
+    const int y_zero = (int)zero + bytes_lift(type);
     const double low = c->bounded ? bound_byte(c->low, step, y_zero) : 0;
     const double high = c->bounded ? bound_byte(c->high, step, y_zero) : 255;
     if (c->kind == BYTES_KEPT) {

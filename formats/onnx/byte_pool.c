@@ -2,6 +2,7 @@
 #include "onnx/byte_op.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Whether the quantized number of each number of a tensor is its byte: no product with the scale
  * overflows. */

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool has_bytes(int type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
-
 weft_value weft__matrix_product(weft_graph *g, weft_value a, weft_value b)
 {
     const bool row = weft_rank_of(g, a) == 1, column = weft_rank_of(g, b) == 1;
@@ -52,7 +47,7 @@ typedef struct matrix_bytes {
 static void copy_bytes(const onnx_value *matrix, const onnx_value *zero, bool transposed,
                        const byte_matrix *m, const matrix_bytes *to)
 {
-    const int lift = matrix->type == ONNX_INT8 ? 128 : 0;
+    const int lift = bytes_lift(matrix->type);
     const int64_t zeros = zero ? weft_shape_numel(zero->tensor.shape) : 1;
     const int64_t row_step = transposed ? m->k : 1, step = transposed ? 1 : m->n;
     const int32_t *elements = matrix->tensor.data;
@@ -102,7 +97,8 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
     weft_graph *g = n->graph;
     const onnx_tensor *t = &matrix->tensor;
     if (!is_known(n, matrix) || t->shape.rank != 2 || t->dtype != WEFT_I32 ||
-        !has_bytes(matrix->type) || (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
+        !bytes_listed(matrix->type) ||
+        (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
         return false;
     *m = (byte_matrix){.k = t->shape.dim[transposed], .n = t->shape.dim[!transposed]};
     m->padded = (m->k + 31) / 32 * 32;
@@ -133,7 +129,7 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
  * 128 added. */
 static weft_value factor_bytes(weft_graph *g, const onnx_value *v, weft_value whole, int type)
 {
-    const int lift = type == ONNX_INT8 ? 128 : 0;
+    const int lift = bytes_lift(type);
     if (v && weft_is_value(v->bytes)) return v->bytes;
     if (v && weft_is_value(v->exact) && v->step > 0)
         return weft__quantize_bytes(g, v->exact, v->step, (int)v->offset + lift);
@@ -229,7 +225,7 @@ static bool reads_factor(onnx_node *n, const byte_rows *r, const byte_factor *b,
 {
     const weft_shape shape = weft_shape_of(n->graph, r->a);
     onnx_value *const zero = has_in(n, b->zero) ? n->in[b->zero] : NULL;
-    return !n->folding && has_bytes(r->type) && shape.rank >= 2 &&
+    return !n->folding && bytes_listed(r->type) && shape.rank >= 2 &&
            read_bytes(n, n->in[b->index], zero, b->transposed, shape, m);
 }
 
@@ -281,7 +277,7 @@ weft_value weft__dequantized_product(onnx_node *n, bool transposed)
     weft_graph *g = n->graph;
     const onnx_value *a = n->in[0], *b = n->in[1];
     byte_matrix m;
-    if (!a->quantized || !b->quantized || a->known || !has_bytes(a->quantized->type))
+    if (!a->quantized || !b->quantized || a->known || !bytes_listed(a->quantized->type))
         return WEFT_NO_VALUE;
     const weft_value x = weft__whole_of(n, a->quantized);
     const weft_shape shape = weft_shape_of(g, x);

@@ -7,15 +7,10 @@
 
 /* ---- Scales and zero points ---- */
 
-static bool has_bytes(int type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
-
 /* Types whose sums and differences are exact in f32. */
 static bool has_few_bits(int type)
 {
-    return has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
+    return bytes_listed(type) || type == ONNX_INT16 || type == ONNX_UINT16;
 }
 
 weft_value weft__along(weft_graph *g, weft_value x, int axis, int rank)
@@ -108,7 +103,7 @@ void weft__map_QuantizeLinear(onnx_node *n)
     const bool numbers = !n->folding && n->n_out && has_few_bits(type) &&
                          weft__in_is_number(n, 1, &step) &&
                          (!has_in(n, 2) || weft__in_is_number(n, 2, &offset));
-    if (numbers && step > 0 && has_bytes(type) && weft__keeps_bytes(n, exact)) {
+    if (numbers && step > 0 && bytes_listed(type) && weft__keeps_bytes(n, exact)) {
         weft__set_bytes(n, weft__bytes_of(g, exact, step, offset, type), type);
         return;
     }

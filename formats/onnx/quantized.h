@@ -5,6 +5,18 @@
 
 #include "onnx/import.h"
 
+/* Whether numbers of a type of ONNX are bytes. */
+static inline bool bytes_listed(int type)
+{
+    return type == ONNX_UINT8 || type == ONNX_INT8;
+}
+
+/* What is added to a number or zero point of a type to get that of its byte. */
+static inline int bytes_lift(int type)
+{
+    return type == ONNX_INT8 ? 128 : 0;
+}
+
 /* Quantized numbers of input i, in floats or in i32. */
 weft_value weft__quantized_whole(onnx_node *n, size_t i);
 /* A value of a type of few bits in floats, or in i32. */

@@ -2,6 +2,7 @@
  * knows ops by their identity comes with these ops (weft_op.passes); here it has a name and a place
  * in the order. O(nodes) for each pass. */
 #include "rewrite.h"
+#include "unroll.h"
 
 #include "base/log.h"
 
@@ -249,6 +250,7 @@ static bool run_pass(compilation *c, const pass *p)
 static bool run_own(compilation *c, const weft_pass *p)
 {
     walk w = {.own = true};
+    if (p->unrolls && !is_skipped(p, c->options) && !run_own(c, &weft__unroll)) return false;
     add_pass(c, p, &w);
     return !w.n || run_once(c, &w);
 }

@@ -1,4 +1,4 @@
-/* Graphs without loops, for what looks for the nodes that read a value. */
+/* Graphs without loops, for what looks for the nodes that read a value (weft_pass.unrolls). */
 #ifndef WEFT_GRAPH_UNROLL_H
 #define WEFT_GRAPH_UNROLL_H
 
@@ -6,8 +6,10 @@
 
 #include "base/private.h"
 
-/* The pass `unroll` (weft/scan.h): replaces a scan by its expansion. */
+/* Replaces a scan by its expansion. */
 WEFT_PRIVATE_API bool weft__unroll_visit(weft_rewrite *rewrite);
+/* The pass that does so: weft_pass_unroll (weft/scan.h). */
+extern const weft_pass weft__unroll;
 /* Whether the graph has scans. */
 WEFT_PRIVATE_API bool weft__unroll_needed(const weft_graph *graph);
 /* A copy of the graph in which scans are replaced by their steps, which the caller frees; NULL, and no

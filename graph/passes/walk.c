@@ -2,6 +2,7 @@
  * new one, node by node; what the passes leave alone is copied. Nodes that no target needs are
  * never copied, so every pass removes dead code. O(nodes). */
 #include "rewrite.h"
+#include "unroll.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -194,10 +195,26 @@ static void rewrite_into(weft_graph *graph, const weft_graph *source, const weft
     weft_graph_free(made);
 }
 
+static const char where[] = "weft_graph_rewrite";
+
+/* The graph that the rule reads, of which values[] become those: the source, or, if it has loops and the rule
+ * needs their steps, a copy without them, which the caller frees. NULL, and the error is that of `graph`, on
+ * failure. */
+static const weft_graph *unrolled_source(weft_graph *graph, const weft_graph *source,
+                                         const weft_pass *rule, weft_value *values, size_t n)
+{
+    if (!rule->unrolls || !weft__unroll_needed(source)) return source;
+    weft_graph *steps = weft_graph_new();
+    if (weft_graph_rewrite(steps, source, &weft__unroll, values, n) == WEFT_OK) return steps;
+    weft_graph_fail_in(graph, where, weft_graph_status(steps), "%s",
+                       weft_graph_error(steps)->message);
+    weft_graph_free(steps);
+    return NULL;
+}
+
 weft_status weft_graph_rewrite(weft_graph *graph, const weft_graph *source, const weft_pass *rule,
                                weft_value *values, size_t n)
 {
-    static const char where[] = "weft_graph_rewrite";
     if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
     if (!source || !rule || !rule->visit || (!values && n) || source == graph)
         weft_graph_fail_in(graph, where, WEFT_BAD_ARGUMENT,
@@ -210,13 +227,15 @@ weft_status weft_graph_rewrite(weft_graph *graph, const weft_graph *source, cons
             weft_graph_fail_in(graph, where, WEFT_BAD_ARGUMENT,
                                "value %zu does not belong to the other graph", i);
     if (weft_graph_status(graph) != WEFT_OK) return weft_graph_status(graph);
+    const weft_graph *from = unrolled_source(graph, source, rule, values, n);
+    if (!from) return weft_graph_status(graph);
     plan_target *targets = calloc(n + 1, sizeof *targets);
     const size_t n_targets = targets ? list_targets(values, n, targets) : 0;
     char scope[SCOPE_BYTES];
     memcpy(scope, graph->scope, sizeof scope);
     const weft_role role = graph->role;
     if (targets)
-        rewrite_into(graph, source, rule, targets, n_targets);
+        rewrite_into(graph, from, rule, targets, n_targets);
     else
         weft_graph_fail_in(graph, where, WEFT_NO_MEMORY, "no memory");
     for (size_t i = 0, k = 0; i < n && weft_graph_status(graph) == WEFT_OK; i++)
@@ -225,5 +244,6 @@ weft_status weft_graph_rewrite(weft_graph *graph, const weft_graph *source, cons
     weft__graph_set_scope(graph, scope);
     graph->role = role;
     free(targets);
+    if (from != source) weft_graph_free((weft_graph *)(uintptr_t)from);
     return weft_graph_status(graph);
 }

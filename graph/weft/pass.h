@@ -51,6 +51,9 @@ struct weft_pass {
     bool required; /* results depend on it: neither options nor WEFT_SKIP leave it out */
     /* Whether the options of the plan (weft/plan.h) ask for the pass. NULL: always. */
     bool (*wanted)(const struct weft_plan_options *options);
+    bool
+        unrolls; /* loops (weft/scan.h) are replaced by their steps before the pass runs, which then
+                     sees the nodes of their bodies. Of a program's own pass and weft_graph_rewrite */
 };
 
 /* Copies into `graph` the nodes of another graph that the values need, as the pass `rule` rewrites them,

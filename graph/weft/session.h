@@ -93,10 +93,11 @@ struct weft_session_options {
     /* The first run gives back the memory of states that it alone reads (with
      * weft_plan_options.fixed_states), such as weights that it packs, right after it has read them. So
      * the weights of a model are not in memory twice. Their numbers are lost: weft_params_find does not
-     * find them any more, weft_params_save and other sessions that need them fail with WEFT_NOT_FOUND,
-     * and so do weft_session_find_nonfinite and a run after weft_session_renew. Retained are states of less than 64
-     * KiB, of another store (weft_params_share) or of an allocator of the program, targets, and all if
-     * the session has a watch or the program's arena. */
+     * find them any more, weft_params_hash leaves them out, weft_params_save and other sessions that
+     * need them fail with WEFT_NOT_FOUND, and so do weft_session_find_nonfinite and a run after
+     * weft_session_renew. Retained are states of less than 64 KiB, of another store
+     * (weft_params_share) or of an allocator of the program, targets, and all if the session has a
+     * watch or the program's arena. A profile counts the pieces of the first run as runs. */
     bool release_states;
     /* A pointer of the program's, NULL at first, the same for all sessions that share `arena`: the
      * sessions record in it which of them used the arena last. Then it is an error to read results,

@@ -96,8 +96,8 @@ struct weft_source {
     const weft_source_receiver *receiver;
     void *context; /* the receiver's */
     const void *attr;
-    /* [n_in], [n_out]; data are NULL, but of inputs that are constants. An op with kernels of bf16 sees which operands of f32 are
-     * stored so, as the kernels do: their dtype is WEFT_BF16. */
+    /* [n_in], [n_out]; data are NULL, but of inputs that are constants. An op with kernels of bf16 sees
+     * which operands of f32 are stored so, as the kernels do: their dtype is WEFT_BF16. */
     const weft_tensor *in, *out;
     size_t n_in, n_out;
     weft_dtype dtype; /* by which the node's kernel is chosen */

@@ -4,7 +4,6 @@
 
 #include <weft/ops.h>
 #include <weft/quantize.h>
-#include <weft/scan.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +101,8 @@ static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
 
 static weft_plan *plan_of(weft_decoder *d, const weft_graph *g, const weft_value *targets, size_t n)
 {
-    const weft_pass passes[] = {weft_pass_unroll, weft_quantized_pass(d->store)};
-    const weft_plan_options options = {.passes = passes, .n_passes = d->quantized ? 2 : 0};
+    const weft_pass quantized = weft_quantized_pass(d->store);
+    const weft_plan_options options = {.passes = &quantized, .n_passes = d->quantized};
     return weft_plan_new(g, targets, n, &options, &d->error);
 }
 

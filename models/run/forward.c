@@ -5,7 +5,6 @@
 #include "run/plans.h"
 
 #include <weft/quantize.h>
-#include <weft/scan.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -83,8 +82,8 @@ static weft_status build(weft_forward *f, weft_graph *g, pass *p, weft_error *er
     for (size_t i = 0; i < b->n_inputs; i++)
         p->input_bytes[i] =
             weft_tensor_bytes(weft_dtype_of(g, b->inputs[i]), weft_shape_of(g, b->inputs[i]));
-    const weft_pass passes[] = {weft_pass_unroll, weft_quantized_pass(f->store)};
-    const weft_plan_options options = {.passes = passes, .n_passes = f->quantized ? 2 : 0};
+    const weft_pass quantized = weft_quantized_pass(f->store);
+    const weft_plan_options options = {.passes = &quantized, .n_passes = f->quantized};
     p->plan.plan = weft_plan_new(g, b->outputs, b->n_outputs, &options, error);
     return p->plan.plan ? WEFT_OK : error->status;
 }

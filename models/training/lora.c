@@ -7,7 +7,6 @@
 #include "passes/unroll.h"
 
 #include <weft/autograd.h>
-#include <weft/scan.h>
 
 #include <math.h>
 #include <stdio.h>
@@ -45,22 +44,6 @@ static const char *check(const weft_lora *lora, const weft_build_options *option
                                       : NULL;
 }
 
-/* Copies the model's graph through the pass, with the steps of its loops as nodes: each step adds to its own
- * product, with its own dropout. */
-static void rewrite(weft_graph *graph, const weft_graph *model, const weft_pass *pass,
-                    weft_value *values, size_t n)
-{
-    weft_graph *steps = weft_graph_new();
-    if (weft_graph_rewrite(steps, model, &weft_pass_unroll, values, n) == WEFT_OK)
-        weft_graph_rewrite(graph, steps, pass, values, n);
-    else if (steps)
-        weft_graph_fail_in(graph, weft_graph_error(steps)->where, weft_graph_status(steps), "%s",
-                           weft_graph_error(steps)->message);
-    else
-        weft_graph_fail_in(graph, where, WEFT_NO_MEMORY, "out of memory");
-    weft_graph_free(steps);
-}
-
 /* Copies the model's graph with the additions, and the values of `built` to those of the copy. */
 static void add(const weft_lora *lora, weft_graph *graph, const weft_graph *model, bool training,
                 weft_built *built)
@@ -71,7 +54,9 @@ static void add(const weft_lora *lora, weft_graph *graph, const weft_graph *mode
                             .rank = lora->rank,
                             .scale = alpha_of(lora) / (double)lora->rank,
                             .dropout = training ? lora->dropout : 0};
-    const weft_pass pass = {.name = where, .visit = weft__lora_visit, .context = &context};
+    /* Each step of a loop adds to its own product, with its own dropout. */
+    const weft_pass pass = {
+        .name = where, .visit = weft__lora_visit, .context = &context, .unrolls = true};
     weft_value values[2 * WEFT_BUILT_VALUES + 3];
     size_t n = 0;
     if (built->n_inputs > WEFT_BUILT_VALUES || built->n_outputs > WEFT_BUILT_VALUES) {
@@ -83,8 +68,7 @@ static void add(const weft_lora *lora, weft_graph *graph, const weft_graph *mode
     values[n++] = built->loss;
     values[n++] = built->metric;
     values[n++] = built->accuracy;
-    rewrite(graph, model, &pass, values, n);
-    if (weft_graph_status(graph) != WEFT_OK) return;
+    if (weft_graph_rewrite(graph, model, &pass, values, n) != WEFT_OK) return;
     n = 0;
     for (size_t i = 0; i < built->n_inputs; i++) built->inputs[i] = values[n++];
     for (size_t i = 0; i < built->n_outputs; i++) built->outputs[i] = values[n++];

@@ -13,7 +13,7 @@
 #ifdef WEFT_KERNEL_ISA
 #ifdef __AMX_INT8__
 
-#include <immintrin.h>
+#include "kernels/tiles_shape.h"
 
 /* Rows and bytes of a tile at most; bytes of a run's part from which tiles are faster than
  * AVX512_VNNI. */
@@ -34,17 +34,12 @@ static inline int64_t bytes_tile_depth(int64_t run)
 /* Tiles 0 to 3 are sums, 4 and 5 rows, and 6 and 7 weights. */
 static inline void bytes_tiles_open(int64_t rows, int64_t depth)
 {
-    struct {
-        uint8_t palette, start, none[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
+    tiles_shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         shape.bytes[i] = (uint16_t)(i == 4 || i == 5 ? depth : 64);
         shape.rows[i] = (uint8_t)(i < 6 ? rows : depth / BYTES_EACH);
     }
-    __asm__ volatile("" : : "r"(&shape) : "memory");
-    _tile_loadconfig(&shape);
+    tiles_configure(&shape);
 }
 
 /* What a block reads: two tiles of rows, of which the second may be the first again. */

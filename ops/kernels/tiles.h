@@ -38,21 +38,19 @@ typedef struct tiles_block {
 
 #ifdef __AMX_BF16__
 
+#include "tiles_shape.h"
+
 /* Rows and columns of a block: two tiles by two. */
 #define TILES_HEIGHT 32
 
 static inline void tiles_open(void)
 {
-    struct {
-        uint8_t palette, start, none[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
+    tiles_shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
         shape.bytes[i] = 64;
         shape.rows[i] = 16;
     }
-    _tile_loadconfig(&shape);
+    tiles_configure(&shape);
 }
 
 static inline void tiles_close(void)

@@ -87,5 +87,6 @@ weft_pass weft_quantized_pass(const weft_params *params)
             "matrix products and embedding lookups with matrices that the store has in 8 or 4 bits",
         .visit = visit,
         .context = (void *)(uintptr_t)params,
-        .required = true};
+        .required = true,
+        .unrolls = true};
 }

@@ -97,8 +97,7 @@ WEFT_API weft_params *weft_params_dequantize(const weft_params *params, const we
 /* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has
  * become matmul_quantized, and lookups in them embedding_quantized. A form has NAME.zero or, of
  * minima in f32, NAME.min. The plan then needs these
- * states instead. Products in the bodies of loops are not replaced: put weft_pass_unroll (weft/scan.h)
- * before this pass. `params` must live until the plan is made. If the store lacks a scale or a zero
+ * states instead. Loops (weft/scan.h) become their steps. `params` must live until the plan is made. If the store lacks a scale or a zero
  * point, weft_plan_new fails with WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan)
  * instead of the graph: it would add the matrices that the plan no longer needs. */
 WEFT_API weft_pass weft_quantized_pass(const weft_params *params);

@@ -5,8 +5,6 @@
 
 #include "base/text.h"
 
-#include <weft/scan.h>
-
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,7 +139,7 @@ typedef struct source {
     weft_model_config config;
     built_model m;
     weft_params *params; /* shares those of `run` */
-    weft_pass quantized[2];
+    weft_pass quantized;
     weft_optimizer optimizer;
 } source;
 
@@ -193,11 +191,10 @@ static weft_status read_listed(const arguments *a, model_args *with, source *s, 
     if (error->status != WEFT_OK || set_meta(s, error) != WEFT_OK ||
         tool_build_args(with, a->train, &s->m, error) != WEFT_OK)
         return error->status;
-    s->quantized[0] = weft_pass_unroll;
-    s->quantized[1] = weft_quantized_pass(s->params);
+    s->quantized = weft_quantized_pass(s->params);
     if (weft_params_are_quantized(s->params)) {
-        s->m.plan.passes = s->quantized;
-        s->m.plan.n_passes = 2;
+        s->m.plan.passes = &s->quantized;
+        s->m.plan.n_passes = 1;
     }
     return s->run && a->train ? load_moments(s, s->run->path, error) : WEFT_OK;
 }

@@ -10,7 +10,6 @@
 #include <weft/numpy.h>
 #include <weft/onnx.h>
 #include <weft/saved.h>
-#include <weft/scan.h>
 
 #include <errno.h>
 #include <math.h>
@@ -267,9 +266,9 @@ static bool prepare(run *r)
         tool_ends_with(r->a->file.path, ".onnx") ? load_file(r) : load_checkpoint(r);
     if (!loaded || !choose_outputs(r) || !list_targets(r)) return false;
     const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
-    const weft_pass passes[] = {weft_pass_unroll, weft_quantized_pass(r->params)};
-    const weft_plan_options plan = {.passes = passes,
-                                    .n_passes = weft_params_are_quantized(r->params) ? 2 : 0};
+    const weft_pass quantized = weft_quantized_pass(r->params);
+    const weft_plan_options plan = {.passes = &quantized,
+                                    .n_passes = weft_params_are_quantized(r->params)};
     r->plan = weft_plan_new(r->graph, r->targets, r->n_targets, &plan, &r->error);
     if (!r->plan || weft_params_init(r->params, weft_plan_graph(r->plan), 1, &r->error) != WEFT_OK)
         return false;
