@@ -6,8 +6,9 @@
  *
  * ds-cnn: keywords of 49 x 10 coefficients in 12 classes. The last block and the linear layer learn; all else is
  * constant. The arena has at most 256 KB. tiny: all of a network of one block learns. */
+#include "emit_step.h"
+
 #include <weft/autograd.h>
-#include <weft/emit.h>
 #include <weft/models.h>
 #include <weft/weft.h>
 
@@ -65,46 +66,6 @@ static weft_value logits_of(weft_graph *g, const network *n, weft_value x)
     return weft_nn_linear_transposed(g, "out", x, n->classes, true);
 }
 
-static bool write_piece(void *context, bool header, const char *text, size_t n)
-{
-    FILE *const *files = context;
-    return fwrite(text, 1, n, files[header]) == n;
-}
-
-static FILE *open_in(const char *folder, const char *name)
-{
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    if (!file) perror(path);
-    return file;
-}
-
-static bool emit(weft_graph *g, const weft_value targets[2], weft_value rate, const char *folder)
-{
-    weft_error error = {0};
-    FILE *files[2] = {open_in(folder, "net_step.c"), open_in(folder, "net_step.h")};
-    weft_params *params = weft_params_new();
-    const weft_plan_options limits = {.memory_budget = 256000};
-    weft_plan *plan = weft_plan_new(g, targets, 2, &limits, &error);
-    const weft_emit_value loss = {targets[0], "loss"};
-    const weft_emit_options options = {.name = "net_step",
-                                       .outputs = &loss,
-                                       .n_outputs = 1,
-                                       .rate = rate,
-                                       .params = params,
-                                       .write = write_piece,
-                                       .context = files};
-    const bool good = files[0] && files[1] && plan &&
-                      weft_params_init(params, g, 1, &error) == WEFT_OK &&
-                      weft_emit(plan, &options, &error) == WEFT_OK;
-    if (error.status != WEFT_OK) fprintf(stderr, "emit_cnn: %s: %s\n", error.where, error.message);
-    weft_plan_free(plan);
-    weft_params_free(params);
-    const bool closed[2] = {files[0] && !fclose(files[0]), files[1] && !fclose(files[1])};
-    return good && closed[0] && closed[1];
-}
-
 int main(int argc, char **argv)
 {
     const network *n = argc == 3 && !strcmp(argv[1], "ds-cnn") ? &networks[0] : &networks[1];
@@ -121,7 +82,7 @@ int main(int argc, char **argv)
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     const weft_value loss = weft_cross_entropy_loss(g, logits_of(g, n, x), target, NULL);
     const weft_value step = weft_train_update(g, loss, NULL, 0, rate, &descent, NULL);
-    const bool good = emit(g, (const weft_value[]){loss, step}, rate, argv[2]);
+    const bool good = emit_step(g, (const weft_value[]){loss, step}, rate, 256000, argv[2]);
     weft_graph_free(g);
     return good ? 0 : 1;
 }

@@ -2,7 +2,8 @@
  * norm and batch norm, log softmax, clipping by the global norm, and Adam. It learns on a processor that has none.
  *
  *     emit_norms FOLDER */
-#include <weft/emit.h>
+#include "emit_step.h"
+
 #include <weft/models.h>
 #include <weft/weft.h>
 
@@ -23,46 +24,6 @@ static weft_value log_probabilities(weft_graph *g, weft_value x)
     return weft_log_softmax(g, weft_nn_linear(g, "out", x, CLASSES, true), -1);
 }
 
-static bool write_piece(void *context, bool header, const char *text, size_t n)
-{
-    FILE *const *files = context;
-    return fwrite(text, 1, n, files[header]) == n;
-}
-
-static FILE *open_in(const char *folder, const char *name)
-{
-    char path[1024];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *file = fopen(path, "w");
-    if (!file) perror(path);
-    return file;
-}
-
-static bool emit(weft_graph *g, const weft_value targets[2], weft_value rate, const char *folder)
-{
-    weft_error error = {0};
-    FILE *files[2] = {open_in(folder, "net_step.c"), open_in(folder, "net_step.h")};
-    weft_params *params = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
-    const weft_emit_value loss = {targets[0], "loss"};
-    const weft_emit_options options = {.name = "net_step",
-                                       .outputs = &loss,
-                                       .n_outputs = 1,
-                                       .rate = rate,
-                                       .params = params,
-                                       .write = write_piece,
-                                       .context = files};
-    const bool good = files[0] && files[1] && plan &&
-                      weft_params_init(params, g, 1, &error) == WEFT_OK &&
-                      weft_emit(plan, &options, &error) == WEFT_OK;
-    if (error.status != WEFT_OK)
-        fprintf(stderr, "emit_norms: %s: %s\n", error.where, error.message);
-    weft_plan_free(plan);
-    weft_params_free(params);
-    const bool closed[2] = {files[0] && !fclose(files[0]), files[1] && !fclose(files[1])};
-    return good && closed[0] && closed[1];
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -75,7 +36,7 @@ int main(int argc, char **argv)
     const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
     const weft_value loss = weft_cross_entropy_loss(g, log_probabilities(g, x), target, NULL);
     const weft_value step = weft_train_update(g, loss, NULL, 0, rate, &WEFT_ADAM_DEFAULT, NULL);
-    const bool good = emit(g, (const weft_value[]){loss, step}, rate, argv[1]);
+    const bool good = emit_step(g, (const weft_value[]){loss, step}, rate, 0, argv[1]);
     weft_graph_free(g);
     return good ? 0 : 1;
 }
