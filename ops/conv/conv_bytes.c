@@ -186,30 +186,16 @@ bool weft__conv_bytes_infer(weft_infer *infer, int64_t groups)
 {
     char text[128];
     const conv_bytes_attr *a = infer->attr;
-    const weft_shape x = infer->in[0].shape, columns = WEFT_SHAPE(a->rows.columns);
+    const weft_shape columns = WEFT_SHAPE(a->rows.columns);
     weft_shape y;
     for (size_t i = 0; i < 2; i++)
         if (!weft_infer_dtype(infer, i, WEFT_U8)) return false;
     if (!weft_infer_dtype(infer, 2, WEFT_I32) || !check_attr(infer)) return false;
-    if (x.rank != 4 || a->rows.kernel.rank != 2 || a->rows.columns < 0)
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                               "image %s, kernel of rank %d, %lld columns: expected [images, "
-                               "height, width, channels], rank 2 and at least 0 columns",
-                               weft_shape_text(x, text, sizeof text), a->rows.kernel.rank,
-                               (long long)a->rows.columns);
     if ((infer->n_in == 3) != (a->dtype == WEFT_I32))
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "results of i32 have no scale, all others have one");
-    const conv_attr attr = {.stride = a->rows.stride,
-                            .dilation = a->rows.dilation,
-                            .pad_begin = a->rows.pad_begin,
-                            .pad_end = a->rows.pad_end,
-                            .groups = groups};
-    const weft_shape image = WEFT_SHAPE(x.dim[0], x.dim[3], x.dim[1], x.dim[2]);
-    const weft_shape w = WEFT_SHAPE(a->rows.columns, groups > 1 ? 1 : x.dim[3],
-                                    a->rows.kernel.dim[0], a->rows.kernel.dim[1]);
-    if (!weft__conv_infer_output(infer, &attr, image, w, &y)) return false;
-    infer->out[0] = (weft_type){a->dtype, WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], w.dim[0])};
+    if (!weft__conv_rows_output(infer, &a->rows, groups, &y)) return false;
+    infer->out[0] = (weft_type){a->dtype, y};
     for (size_t i = 2; i < infer->n_in; i++)
         if (!weft_shape_equal(infer->in[i].shape, columns))
             return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu is %s, expected [%lld]", i,

@@ -277,13 +277,11 @@ KERNEL(conv_rows)
 
 #include <weft/ops.h>
 
-bool weft__conv_rows_infer(weft_infer *infer, int64_t groups)
+bool weft__conv_rows_output(weft_infer *infer, const conv_rows_attr *a, int64_t groups,
+                            weft_shape *y)
 {
     char text[128];
-    const conv_rows_attr *a = infer->attr;
     const weft_shape x = infer->in[0].shape;
-    weft_shape y;
-    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
     if (x.rank != 4 || a->kernel.rank != 2 || a->columns < 0)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE,
                                "image %s, kernel of rank %d, %lld columns: expected [images, "
@@ -298,10 +296,20 @@ bool weft__conv_rows_infer(weft_infer *infer, int64_t groups)
     if (!weft__conv_infer_output(
             infer, &attr, WEFT_SHAPE(x.dim[0], x.dim[3], x.dim[1], x.dim[2]),
             WEFT_SHAPE(a->columns, groups > 1 ? 1 : x.dim[3], a->kernel.dim[0], a->kernel.dim[1]),
-            &y))
+            y))
         return false;
-    infer->out[0] =
-        (weft_type){infer->in[0].dtype, WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], a->columns)};
+    *y = WEFT_SHAPE(y->dim[0], y->dim[2], y->dim[3], a->columns);
+    return true;
+}
+
+bool weft__conv_rows_infer(weft_infer *infer, int64_t groups)
+{
+    const conv_rows_attr *a = infer->attr;
+    weft_shape y;
+    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1) ||
+        !weft__conv_rows_output(infer, a, groups, &y))
+        return false;
+    infer->out[0] = (weft_type){infer->in[0].dtype, y};
     return infer->n_in < 3 || weft__conv_infer_bias(infer, a->columns);
 }
 

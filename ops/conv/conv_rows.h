@@ -39,6 +39,10 @@ extern const weft_op weft_op_conv_rows_depthwise;
     }
 
 extern const weft_attr_field weft__conv_rows_fields[];
+/* The shape [images, lines, pixels, columns] of the results of input 0, [images, height, width, channels];
+ * an error if it is none, or the window does not fit. */
+bool weft__conv_rows_output(weft_infer *infer, const conv_rows_attr *a, int64_t groups,
+                            weft_shape *y);
 /* Sets the shape of output 0, for `groups` groups, and checks the bias, input 2 (conv_rows.c). */
 bool weft__conv_rows_infer(weft_infer *infer, int64_t groups);
 

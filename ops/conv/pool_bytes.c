@@ -66,26 +66,12 @@ KERNEL(max_pool_bytes)
 
 static bool infer_max_pool_bytes(weft_infer *infer)
 {
-    char text[128];
     const conv_rows_attr *a = infer->attr;
-    const weft_shape x = infer->in[0].shape;
-    if (!weft_infer_dtype(infer, 0, WEFT_U8)) return false;
-    if (x.rank != 4 || a->kernel.rank != 2 || a->columns != x.dim[3])
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                               "image %s, window of rank %d, %lld columns: expected [images, "
-                               "height, width, channels], rank 2 and a column for each channel",
-                               weft_shape_text(x, text, sizeof text), a->kernel.rank,
-                               (long long)a->columns);
-    const conv_attr attr = {.stride = a->stride,
-                            .dilation = a->dilation,
-                            .pad_begin = a->pad_begin,
-                            .pad_end = a->pad_end,
-                            .groups = 1};
-    const weft_shape image = WEFT_SHAPE(x.dim[0], 1, x.dim[1], x.dim[2]);
-    const weft_shape window = WEFT_SHAPE(1, 1, a->kernel.dim[0], a->kernel.dim[1]);
     weft_shape y;
-    if (!weft__conv_infer_output(infer, &attr, image, window, &y)) return false;
-    infer->out[0] = (weft_type){WEFT_U8, WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], x.dim[3])};
+    if (!weft_infer_dtype(infer, 0, WEFT_U8) ||
+        !weft__conv_rows_output(infer, a, a->columns > 0 ? a->columns : 1, &y))
+        return false;
+    infer->out[0] = (weft_type){WEFT_U8, y};
     return true;
 }
 
