@@ -28,7 +28,7 @@ typedef struct choice {
     /* By value that owns storage: 1 if it is stored as bf16, provided that copies in f32 serve the
      * nodes that cannot read it, and 2 if there are no such nodes. */
     uint8_t *narrow;
-    scan_forms *forms; /* by node; of scans */
+    uint8_t **forms;   /* by node; of scans */
     uint8_t *converts; /* by value: a result of a scan that is copied to be stored as is chosen */
     uint8_t *copied;   /* by target: it is copied to be stored as the scan has it */
 } choice;
@@ -37,7 +37,7 @@ static void close_choice(void *context)
 {
     choice *c = context;
     if (!c) return;
-    for (size_t n = 0; c->forms && n < c->n_nodes; n++) free(c->forms[n].narrow);
+    for (size_t n = 0; c->forms && n < c->n_nodes; n++) free(c->forms[n]);
     free(c->narrow);
     free(c->forms);
     free(c->converts);
@@ -49,7 +49,7 @@ static bool find_forms(choice *c)
 {
     for (size_t n = 0; n < c->g->n_nodes; n++)
         if (scan_of(c->g->nodes[n].op, c->g->nodes[n].attr) &&
-            !weft__precision_scan_forms(c->g, n, c->options, &c->forms[n]))
+            !(c->forms[n] = weft__precision_scan_forms(c->g, n, c->options)))
             return false;
     return true;
 }
@@ -62,7 +62,7 @@ static bool only_passes_on(const weft_op *op)
 
 static bool can_read(const choice *c, uint32_t node, size_t input)
 {
-    if (c->forms[node].narrow) return c->forms[node].narrow[input];
+    if (c->forms[node]) return c->forms[node][input];
     return weft__precision_can_read(c->g, node, input);
 }
 
@@ -80,9 +80,9 @@ static void settle_scans(choice *c)
 {
     for (uint32_t n = 0; n < c->g->n_nodes; n++) {
         const node_record *node = &c->g->nodes[n];
-        for (size_t k = 0; c->forms[n].narrow && k < node->op->n_out; k++) {
+        for (size_t k = 0; c->forms[n] && k < node->op->n_out; k++) {
             const uint32_t v = node->first_out + (uint32_t)k;
-            const bool given = c->forms[n].narrow[node->n_in + k];
+            const bool given = c->forms[n][node->n_in + k];
             c->converts[v] = given != (c->narrow[v] != 0);
             c->narrow[v] = given ? 2 : 0;
         }
@@ -107,7 +107,7 @@ static void choose(choice *c, const plan_target *targets, size_t n_targets)
     const weft_graph *g = c->g;
     uint8_t *narrow = c->narrow;
     for (uint32_t v = 1; v < g->n_values; v++) {
-        const bool of_scan = c->forms[g->values[v].node].narrow;
+        const bool of_scan = c->forms[g->values[v].node];
         narrow[v] = (of_scan ? weft__precision_may_narrow(g, v, c->options)
                              : weft__precision_may_compute(g, v, c->options))
                         ? 2
@@ -185,7 +185,7 @@ static bool visit_scan(weft_rewrite *r, const choice *c)
 static bool visit(weft_rewrite *r)
 {
     const choice *c = r->context;
-    if (c->forms[r->index].narrow) return visit_scan(r, c);
+    if (c->forms[r->index]) return visit_scan(r, c);
     if (only_passes_on(r->node.op)) return false;
     for (size_t i = 0; i < r->node.n_in; i++)
         if (c->narrow[c->g->values[r->node.in[i]].root] && !can_read(c, (uint32_t)r->index, i))

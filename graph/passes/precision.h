@@ -8,13 +8,6 @@
 
 #include <weft/plan.h>
 
-/* How the operands of a scan are stored. */
-typedef struct scan_forms {
-    /* By input: of a sequence or a shared value whether the body can read bf16, of a carry whether
-     * it is stored so; then by output: whether it is stored as bf16. NULL: the node is not a scan. */
-    uint8_t *narrow;
-} scan_forms;
-
 /* The least number of elements of a value that is stored as bf16. */
 static inline int64_t precision_least(const weft_plan_options *options)
 {
@@ -32,9 +25,10 @@ bool weft__precision_may_narrow(const weft_graph *graph, uint32_t id,
  * (precision_rules.c) */
 bool weft__precision_may_compute(const weft_graph *graph, uint32_t id,
                                  const weft_plan_options *options);
-/* Fills in forms->narrow, which the caller frees, for a scan of the graph. False if out of memory.
- * (precision_body.c) */
-bool weft__precision_scan_forms(const weft_graph *graph, size_t node,
-                                const weft_plan_options *options, scan_forms *forms);
+/* How the operands of a scan of the graph are stored, which the caller frees: by input, of a sequence or a
+ * shared value whether the body can read bf16, of a carry whether it is stored so; then by output, whether
+ * it is stored as bf16. NULL: out of memory. (precision_body.c) */
+uint8_t *weft__precision_scan_forms(const weft_graph *graph, size_t node,
+                                    const weft_plan_options *options);
 
 #endif

@@ -16,16 +16,14 @@ static bool mark_read(const scan_body *b, const weft_plan_options *options, uint
     const weft_graph *g = b->graph;
     for (uint32_t n = 0; n < g->n_nodes; n++) {
         const node_record *node = &g->nodes[n];
-        scan_forms inner = {NULL};
+        uint8_t *inner = NULL;
         if (node->op->alias) continue;
-        if (scan_of(node->op, node->attr) && !weft__precision_scan_forms(g, n, options, &inner)) {
-            free(inner.narrow);
+        if (scan_of(node->op, node->attr) && !(inner = weft__precision_scan_forms(g, n, options)))
             return false;
-        }
         for (size_t i = 0; i < node->n_in; i++)
-            if (inner.narrow ? inner.narrow[i] : weft__precision_can_read(g, n, i))
+            if (inner ? inner[i] : weft__precision_can_read(g, n, i))
                 read[g->values[node->in[i]].root] = 1;
-        free(inner.narrow);
+        free(inner);
     }
     for (uint32_t k = b->n_carry; k < b->n_carry + b->n_out; k++)
         read[g->values[b->out[k]].root] = 1;
@@ -51,14 +49,14 @@ static bool is_stack_narrow(const scan_body *b, uint32_t k, const uint8_t *carri
     return weft__precision_may_compute(b->graph, root, options);
 }
 
-bool weft__precision_scan_forms(const weft_graph *graph, size_t node,
-                                const weft_plan_options *options, scan_forms *forms)
+uint8_t *weft__precision_scan_forms(const weft_graph *graph, size_t node,
+                                    const weft_plan_options *options)
 {
     const node_record *record = &graph->nodes[node];
     const scan_body *b = scan_of(record->op, record->attr)->body;
     const uint32_t n_in = scan_inputs(b);
     uint8_t *read = calloc(b->graph->n_values, 1);
-    uint8_t *narrow = forms->narrow = calloc((size_t)n_in + b->n_carry + b->n_out, 1);
+    uint8_t *narrow = calloc((size_t)n_in + b->n_carry + b->n_out, 1);
     const bool kept = weft__text_in_scopes(options->keep_f32, record->scope);
     const bool good = read && narrow && mark_read(b, options, read);
     for (uint32_t i = b->n_carry; good && !kept && i < n_in; i++) narrow[i] = read[b->in[i]];
@@ -67,5 +65,7 @@ bool weft__precision_scan_forms(const weft_graph *graph, size_t node,
     for (uint32_t k = b->n_carry; good && !kept && k < b->n_carry + b->n_out; k++)
         narrow[n_in + k] = is_stack_narrow(b, k, narrow, options);
     free(read);
-    return good;
+    if (good) return narrow;
+    free(narrow);
+    return NULL;
 }
