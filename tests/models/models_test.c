@@ -437,24 +437,6 @@ static void test_giant_counts(void)
     }
 }
 
-/* A graph of a billion steps is as small as one of a hundred. */
-static void test_giant_loops(void)
-{
-    static const char *const lengths[] = {"length=100", "length=1000000000"};
-    size_t nodes[2] = {0, 0};
-    for (int i = 0; i < 2; i++) {
-        weft_error error = {0};
-        weft_built built;
-        weft_graph *g = weft_graph_new();
-        CU_ASSERT_EQUAL(
-            weft_model_build_text(g, weft_model_find("lstm"), &lengths[i], 1, true, &built, &error),
-            WEFT_OK);
-        nodes[i] = weft_graph_node_count(g);
-        weft_graph_free(g);
-    }
-    CU_ASSERT_EQUAL(nodes[0], nodes[1]);
-}
-
 static void test_refusals(void)
 {
     weft_graph *g = weft_graph_new();
@@ -770,7 +752,6 @@ void models_tests(void)
     CU_add_test(suite, "scaled rotary angles", test_scaled_angles);
     CU_add_test(suite, "scalings that are refused", test_refused_scalings);
     CU_add_test(suite, "giant counts", test_giant_counts);
-    CU_add_test(suite, "a billion steps", test_giant_loops);
     CU_add_test(suite, "layers refuse what does not fit", test_refusals);
     CU_add_test(suite, "a small batch is memorised", test_overfit);
     CU_add_test(suite, "gradients of a Transformer", test_gradient);
