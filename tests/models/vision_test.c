@@ -25,22 +25,6 @@ static weft_value constant_image(weft_graph *g)
     return weft_constant(g, WEFT_F64, WEFT_SHAPE(IMAGES, CHANNELS, SIDE, SIDE), image);
 }
 
-/* Computes one value of a graph, with parameters of the store or new ones. */
-static void evaluate(weft_graph *g, weft_value value, weft_params *store, double *out, size_t n)
-{
-    weft_error error = {0};
-    weft_plan *plan = weft_plan_new(g, &value, 1, NULL, &error);
-    weft_session *s = NULL;
-    if (plan && weft_params_init(store, g, 5, &error) == WEFT_OK)
-        s = weft_session_new(plan, store, NULL, &error);
-    if (!s) printf("\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out, NULL), WEFT_OK);
-    weft_session_free(s);
-    weft_plan_free(plan);
-}
-
 static double *numbers_of(weft_params *store, const char *name, int64_t n)
 {
     weft_tensor t;
@@ -108,7 +92,7 @@ static void test_batch_norm(void)
                 mean[c] = variance[c] = 77;
             else
                 moments(0, IMAGES, c, 1, &mean[c], &variance[c]);
-        evaluate(g, y, store, result, NUMBERS);
+        test_numbers_of(g, y, store, result, NUMBERS);
         check_normalised(1, false, 1e-3);
         weft_params_free(store);
         weft_graph_free(g);
@@ -124,7 +108,7 @@ static void test_group_norm(void)
         weft_value y = weft_nn_group_norm(g, "gn", constant_image(g), groups, 1e-2);
         CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
         set_affine(store, "gn");
-        evaluate(g, y, store, result, NUMBERS);
+        test_numbers_of(g, y, store, result, NUMBERS);
         check_normalised(CHANNELS / groups, true, 1e-2);
         weft_params_free(store);
         weft_graph_free(g);
@@ -140,8 +124,8 @@ static void test_head(void)
     weft_params *store = weft_params_new();
     weft_value pooled = weft_nn_global_average_pool(g, constant_image(g));
     weft_value y = weft_nn_linear_transposed(g, "fc", pooled, 2, true);
-    evaluate(g, pooled, store, means, IMAGES * CHANNELS);
-    evaluate(g, y, store, logits, IMAGES * 2);
+    test_numbers_of(g, pooled, store, means, IMAGES * CHANNELS);
+    test_numbers_of(g, y, store, logits, IMAGES * 2);
     const double *w = numbers_of(store, "fc.weight", 2 * CHANNELS);
     const double *b = numbers_of(store, "fc.bias", 2);
     CU_ASSERT_TRUE(w[0] != 0 && b[0] != 0);

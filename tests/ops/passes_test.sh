@@ -3,7 +3,7 @@
 # passes are the program's.
 # shellcheck source=tests/support/cases.sh
 . "$(dirname "$0")/../support/cases.sh"
-suites=(pass library_passes autograd golden golden_models golden_optimizer models onnx_gradients vision)
+suites=(pass library_passes autograd golden golden_models golden_optimizer layers models onnx_gradients vision)
 
 prepare()
 {

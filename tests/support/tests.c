@@ -154,3 +154,18 @@ size_t test_count_tracked(const weft_graph *graph)
     weft_graph_tracked(graph, &n);
     return n;
 }
+
+void test_numbers_of(weft_graph *g, weft_value value, weft_params *store, double *out, size_t n)
+{
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, &value, 1, NULL, &error);
+    weft_session *s = NULL;
+    if (plan && weft_params_init(store, g, 5, &error) == WEFT_OK)
+        s = weft_session_new(plan, store, NULL, &error);
+    if (!s) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL_FATAL(weft_session_run(s, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_session_fetch(s, value, out, n * sizeof *out, NULL), WEFT_OK);
+    weft_session_free(s);
+    weft_plan_free(plan);
+}

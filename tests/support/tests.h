@@ -144,4 +144,7 @@ weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t l
 weft_forward *test_run_onnx(const weft_onnx *model, weft_params *params, int64_t rows,
                             const void *x, weft_tensor *output);
 
+/* Computes n numbers of f64, a value of a graph, with parameters of the store or new ones. */
+void test_numbers_of(weft_graph *g, weft_value value, weft_params *store, double *out, size_t n);
+
 #endif
