@@ -33,9 +33,9 @@ typedef struct repetition {
 static bool check_while(weft_graph *g, const weft_scan_body *b, const weft_while_steps *steps,
                         const weft_scan_inputs *in)
 {
-    if (!b || !b->graph || !steps || !in)
+    if (!b || !steps || !in)
         return fail(g, "weft_while", WEFT_BAD_ARGUMENT,
-                    "the body, its graph, the steps or the inputs are NULL");
+                    "the body, the steps or the inputs are NULL");
     if (weft_is_value(b->when))
         return fail(g, "weft_while", WEFT_BAD_ARGUMENT,
                     "the body has `when`, which weft_while sets itself");
@@ -110,8 +110,8 @@ void weft_while(weft_graph *graph, const weft_scan_body *body, const weft_while_
 
 static bool check_branch(weft_graph *g, const weft_branch *b, size_t n_out)
 {
-    if (!b || !b->graph || (b->n_in && (!b->in || !b->from)) || !b->out)
-        return fail(g, "weft_cond", WEFT_BAD_ARGUMENT, "a branch, its graph or a list is NULL");
+    if (!b || (b->n_in && (!b->in || !b->from)) || !b->out)
+        return fail(g, "weft_cond", WEFT_BAD_ARGUMENT, "a branch or a list is NULL");
     if (!scan_is_good(g, b->graph)) return false;
     for (size_t i = 0; i < n_out; i++)
         if (!weft__graph_owns(b->graph, b->out[i]))

@@ -69,8 +69,8 @@ static bool check_carries(weft_graph *g, const weft_scan_body *body)
 bool weft__scan_check(weft_graph *g, const weft_scan_body *b, const weft_scan_inputs *in)
 {
     const char *wrong = NULL;
-    if (!b || !b->graph || !in)
-        wrong = "the body, its graph or the inputs are NULL";
+    if (!b || !in)
+        wrong = "the body or the inputs are NULL";
     else if (b->graph == g)
         wrong =
             "the body's graph is the one that the scan is added to: expected a graph of its own";

@@ -15,7 +15,8 @@ extern "C" {
  * weight. All are different. A body declares no parameters or states, draws no random numbers and
  * exchanges nothing with other processes; its constants may be any. It may contain scans. */
 typedef struct weft_scan_body {
-    weft_graph *graph; /* weft_scan copies it */
+    weft_graph *graph; /* weft_scan copies it. Its error becomes that of the graph around it, also
+                        if it is NULL because there was no memory for it */
     size_t n_carry;
     const weft_value *carry_in;  /* [n_carry] */
     const weft_value *carry_out; /* [n_carry], with the types of carry_in; any values of the body */
