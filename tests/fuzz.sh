@@ -31,7 +31,7 @@ clang -fsanitize=fuzzer,address "$work/a.c" -o "$work/a" 2>/dev/null ||
     skip "clang has no libFuzzer (Debian: libclang-rt-dev)"
 cache=$(command -v ccache || true)
 CC="${cache:+ccache }clang" CXX="${cache:+ccache }clang++" configure build-fuzz -Dfuzz=true -Disa=base \
-    -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false
+    -Dbuildtype=custom -Doptimization=1 -Ddebug=true -Dc_args=-g1 -Db_sanitize=address,undefined -Db_lundef=false
 ninja -C build-fuzz --quiet fuzzers || exit 1
 
 export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 OMP_NUM_THREADS=1

@@ -81,7 +81,8 @@ FULL = [
     GCC,
     Build("build-asan", ["-Dbuildtype=custom", "-Doptimization=1", "-Ddebug=true", "-Dc_args=-g1 -Wno-format-truncation",
                          "-Dcpp_args=-g1", "-Db_sanitize=address,undefined", "-Db_lundef=false"]),
-    Build("build-tsan", ["-Dbuildtype=debugoptimized", "-Db_sanitize=thread", "-Db_lundef=false", "-Disa=base"],
+    Build("build-tsan", ["-Dbuildtype=custom", "-Doptimization=1", "-Ddebug=true", "-Dc_args=-g1", "-Db_sanitize=thread",
+                         "-Db_lundef=false", "-Disa=base"],
           clang=True, tests=["unit"], targets=["tests/weft_tests", "tools/weft"]),
 ]
 COVERAGE = Build("build-coverage", ["-Dbuildtype=debug", "-Db_coverage=true"])
