@@ -129,7 +129,8 @@ static void block_matmul_panels(const weft_call *call, int64_t tile, weft_block 
     *block = block_at(call, tile);
 }
 
-static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
+/* Of matmul_panels and of matmul_shared. */
+static void cost_of_product(const weft_call *call, weft_cost *cost)
 {
     double m = (double)call->in[0].shape.dim[0], k = (double)call->in[0].shape.dim[1];
     double n = (double)call->out[0].shape.dim[1];
@@ -252,7 +253,7 @@ const weft_op weft_op_matmul_panels = {
     .takes = WEFT_TAKES_DENSE, /* the panels, and the rows of a could be anywhere */
     .tiles = tiles_matmul_panels,
     .block = block_matmul_panels,
-    .cost = cost_matmul_panels,
+    .cost = cost_of_product,
     .gradient = WEFT_GRADIENT_NONE,
     .source = source_matmul_panels,
     .samples = samples_matmul_panels,
@@ -272,6 +273,7 @@ const weft_op weft_op_matmul_shared = {
     .max_in = 2,
     .n_out = 1,
     .infer = infer_shared,
+    .cost = cost_of_product,
     .expand = expand_shared,
     .batch = weft__batch_first,
     .onnx = onnx_matmul_shared,

@@ -116,9 +116,36 @@ static void test_giant_loops(void)
     CU_ASSERT_EQUAL(nodes[0], nodes[1]);
 }
 
+/* The flops of a plan of a layer, as a loop or as nodes. */
+static double flops_of_layer(bool loop)
+{
+    enum { BATCH = 8, LEN = 20, IN = 16, HIDDEN = 32 };
+    weft_error error = WEFT_NO_ERROR;
+    const weft_nn_recurrent_options o = {.reverse = false};
+    weft_recurrent_state last;
+    weft_graph *g = weft_graph_new();
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, LEN, IN));
+    const weft_value y = loop ? weft_nn_recurrent(g, "l", WEFT_LSTM, x, HIDDEN, &o, &last)
+                              : by_steps(g, WEFT_LSTM, x, HIDDEN, &o, &last);
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    const double flops = weft_plan_stats_of(plan).flops;
+    CU_ASSERT_TRUE(flops >= 2.0 * BATCH * LEN * (IN + HIDDEN) * 4 * HIDDEN); /* the products */
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return flops;
+}
+
+static void test_work(void)
+{
+    const double loop = flops_of_layer(true), steps = flops_of_layer(false);
+    CU_ASSERT_TRUE(loop > 0.95 * steps && loop < 1.05 * steps);
+}
+
 void recurrent_loops_tests(void)
 {
     CU_pSuite suite = CU_add_suite("recurrent_loops", NULL, NULL);
     CU_add_test(suite, "the bits of the steps, and plans of one size", test_loops);
     CU_add_test(suite, "a billion steps", test_giant_loops);
+    CU_add_test(suite, "the work of a loop is that of its steps", test_work);
 }
