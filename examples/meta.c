@@ -65,7 +65,8 @@ static weft_value adapt(weft_graph *g, const weft_value first[N], const weft_val
     body.shared = all + N;
     body.n_out = 1;
     body.out = next + N;
-    weft_scan(g, &body, n, &(weft_scan_inputs){start, NULL, xy}, NULL, &errors);
+    const weft_scan_inputs inputs = {start, NULL, xy};
+    weft_scan(g, &body, n, &inputs, NULL, &errors);
     weft_graph_free(b);
     return errors;
 }
@@ -111,7 +112,8 @@ static void test(weft_params *store, float result[MORE], weft_error *error)
 {
     weft_graph *g = weft_graph_new();
     const weft_value errors = errors_of(g, MORE);
-    const weft_session_options options = {.seed = 1};
+    weft_session_options options = WEFT_DEFAULTS(weft_session_options);
+    options.seed = 1;
     weft_plan *plan = weft_plan_new(g, &errors, 1, NULL, error);
     if (plan) weft_params_init(store, g, 2, error);
     weft_session *s = plan ? weft_session_new(plan, store, &options, error) : NULL;

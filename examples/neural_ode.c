@@ -63,19 +63,21 @@ static weft_value solve(weft_graph *g, weft_value start, int64_t steps)
 {
     static const char *const names[] = {"hidden", "bias", "out"};
     const weft_shape shapes[] = {WEFT_SHAPE(2, HIDDEN), WEFT_SHAPE(HIDDEN), WEFT_SHAPE(HIDDEN, 2)};
-    const weft_init inits[] = {{WEFT_INIT_NORMAL, 0, 0.7}, {0}, {WEFT_INIT_NORMAL, 0, 0.14}};
+    const double spread[] = {0.7, 0, 0.14};
     weft_graph *step = weft_graph_new();
     weft_value u = weft_input(step, "u", WEFT_F32, weft_shape_of(g, start)), path;
     weft_value in[N_WEIGHTS], weights[N_WEIGHTS];
     for (int i = 0; i < N_WEIGHTS; i++) {
         in[i] = weft_input(step, names[i], WEFT_F32, shapes[i]);
-        weights[i] = weft_param(g, names[i], WEFT_F32, shapes[i], inits[i]);
+        const weft_init init = {WEFT_INIT_NORMAL, 0, spread[i]};
+        weights[i] = weft_param(g, names[i], WEFT_F32, shapes[i], init);
     }
     weft_value next = runge_kutta(step, in, u);
-    weft_scan_body body = {.graph = step, .n_carry = 1, .carry_in = &u, .carry_out = &next};
-    body.n_shared = N_WEIGHTS, body.shared = in, body.out = &next;
-    body.n_out = body.segment = 1;
-    weft_scan(g, &body, steps, &(weft_scan_inputs){&start, NULL, weights}, NULL, &path);
+    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
+    body.graph = step, body.carry_in = &u, body.carry_out = body.out = &next;
+    body.n_shared = N_WEIGHTS, body.shared = in, body.n_carry = body.n_out = body.segment = 1;
+    const weft_scan_inputs inputs = {&start, NULL, weights};
+    weft_scan(g, &body, steps, &inputs, NULL, &path);
     weft_graph_free(step);
     return path;
 }

@@ -1,11 +1,11 @@
-/* Model-predictive control swings up a pendulum whose motor is too weak to lift it. Every time step, the
- * controller improves its plan for the next HORIZON steps once by the Gauss-Newton method (iLQR: Li &
- * Todorov 2004; one iteration a time step: Diehl et al. 2005). A plan has three numbers k for each
- * step, by which the command to the motor is k[0] angle + k[1] rate + k[2].
+/* Model-predictive control swings up a pendulum whose motor is too weak to lift it. Every time step, the controller
+ * improves its plan for the next HORIZON steps once by the Gauss-Newton method (iLQR: Li & Todorov 2004; one iteration
+ * a time step: Diehl et al. 2005). A plan has three numbers k for each step, by which the command to the motor is
+ * k[0] angle + k[1] rate + k[2].
  *
- * An improvement is two loops (weft_scan) of one graph, which this program runs, or writes as C.
- * `forward` follows the plan, and computes the derivatives of each step (weft_jacobian). `backward`
- * goes back in time, and finds the best plan for steps with these derivatives (Riccati's recursion).
+ * An improvement is two loops (weft_scan) of one graph, which this program runs, or writes as C. `forward` follows the
+ * plan, and computes the derivatives of each step (weft_jacobian). `backward` goes back in time, and finds the best
+ * plan for steps with these derivatives (Riccati's recursion).
  *
  *     cc pendulum.c $(pkg-config --cflags --libs weft-emit) -lm -o pendulum
  *
@@ -21,9 +21,11 @@
 
 enum { HORIZON = 40, STEPS = 180, PUSH = 130 };
 static const double dt = 0.05, gravity = 9.81, strongest = 4;
+static const int64_t none[] = {0, 0}, one_row[] = {1, 0}, three_columns[] = {0, 3},
+                     command_and_x[] = {1, 3};
 
-/* What follows from z = (command, angle, rate, 1), for a pendulum of 1 kg and 1 m that stands at angle 0.
- * Returns [6]: the next (angle, rate, 1), and three numbers whose squares are what the step costs. */
+/* What follows from z = (command, angle, rate, 1), for a pendulum of 1 kg and 1 m that stands at angle 0. Returns [6]:
+ * the next (angle, rate, 1), and three numbers whose squares are what the step costs. */
 static weft_value move(weft_graph *g, weft_value z, weft_value *torque)
 {
     weft_value from[4], to[6];
@@ -40,9 +42,9 @@ static weft_value move(weft_graph *g, weft_value z, weft_value *torque)
     return weft_concat(g, to, 6, 0);
 }
 
-/* Follows the plan [HORIZON, 3] from a state (angle, rate, 1). rows[0] [HORIZON, 6, 4] becomes the
- * matrices by which each step is a linear function of z, near where it is; rows[1] [HORIZON, 1] the
- * torques, and rows[2] [HORIZON, 3] the states after them. */
+/* Follows the plan [HORIZON, 3] from a state (angle, rate, 1). rows[0] [HORIZON, 6, 4] becomes the matrices by which
+ * each step is a linear function of z, near where it is; rows[1] [HORIZON, 1] the torques, and rows[2] [HORIZON, 3] the
+ * states after them. */
 static void forward(weft_graph *g, weft_value state, weft_value plan, weft_value rows[3])
 {
     weft_graph *b = weft_graph_new();
@@ -55,10 +57,13 @@ static void forward(weft_graph *g, weft_value state, weft_value plan, weft_value
     weft_jacobian(b, &to, 1, &z, 1, &slope);
     const weft_value linear = weft_sum(b, weft_mul(b, slope, z), WEFT_AXES(1), false);
     const weft_value rest = weft_expand_dims(b, weft_sub(b, to, linear), 1); /* times z[3], 1 */
-    const weft_value wide = weft_pad(b, rest, (int64_t[]){0, 3}, (int64_t[]){0, 0}, 0);
+    const weft_value wide = weft_pad(b, rest, three_columns, none, 0);
     const weft_value out[] = {weft_add(b, slope, wide), torque, next};
-    const weft_scan_body body = {b, 1, &x, &next, 1, &k, .n_out = 3, .out = out};
-    weft_scan(g, &body, HORIZON, &(weft_scan_inputs){&state, &plan, NULL}, NULL, rows);
+    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
+    body.graph = b, body.carry_in = &x, body.carry_out = &next, body.each = &k, body.out = out;
+    body.n_carry = body.n_each = 1, body.n_out = 3;
+    const weft_scan_inputs inputs = {&state, &plan, NULL};
+    weft_scan(g, &body, HORIZON, &inputs, NULL, rows);
     weft_graph_free(b);
 }
 
@@ -74,17 +79,20 @@ static weft_value backward(weft_graph *g, weft_value steps)
     const weft_value half = weft_concat(b, WEFT_VALUES(weft_matmul(b, V, to[0]), to[1]), 0);
     const weft_value cost = weft_matmul(b, weft_transpose(b, step, 0, 1), half);
     /* The cost is z' cost z. Its columns of the command, and of x: */
-    weft_split(b, cost, 1, (int64_t[]){1, 3}, 2, by);
+    weft_split(b, cost, 1, command_and_x, 2, by);
     const weft_value pivot = weft_slice(b, by[0], 0, 0, 1, 1);
     const weft_value k = weft_div(b, weft_neg(b, weft_slice(b, by[1], 0, 0, 1, 1)), pivot);
     const weft_value all = weft_add(b, by[1], weft_mul(b, by[0], k)); /* its first row is now 0 */
     const weft_value before = weft_slice(b, all, 0, 1, 4, 1);
-    weft_scan_body body = {b, 1, &V, &before, 1, &step, .n_out = 1, .out = &k, .reverse = true};
+    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
+    body.graph = b, body.carry_in = &V, body.carry_out = &before, body.each = &step, body.out = &k;
+    body.n_carry = body.n_each = body.n_out = 1, body.reverse = true;
     const weft_value end = weft_fill(g, WEFT_F64, WEFT_SHAPE(3, 3), 0);
-    weft_scan(g, &body, HORIZON, &(weft_scan_inputs){&end, &steps, NULL}, NULL, &plan);
+    const weft_scan_inputs inputs = {&end, &steps, NULL};
+    weft_scan(g, &body, HORIZON, &inputs, NULL, &plan);
     weft_graph_free(b);
     plan = weft_slice(g, weft_squeeze(g, plan, 1), 0, 1, HORIZON, 1);
-    return weft_pad(g, plan, (int64_t[]){0, 0}, (int64_t[]){1, 0}, 0);
+    return weft_pad(g, plan, none, one_row, 0);
 }
 
 static bool write_piece(void *files, bool header, const char *text, size_t n)
@@ -102,8 +110,9 @@ static weft_status emit(const weft_graph *g, const weft_value *v, const char *fo
         if (!files[i]) return weft_error_set(e, WEFT_IO, path, "cannot be written");
     }
     const weft_emit_value out[] = {{v[0], "better"}, {v[1], "torque"}, {v[2], "next"}};
-    weft_emit_options options = {"controller", NULL, out, 3, .write = write_piece};
-    options.context = files;
+    weft_emit_options options = WEFT_DEFAULTS(weft_emit_options);
+    options.name = "controller", options.outputs = out, options.n_outputs = 3;
+    options.write = write_piece, options.context = files;
     weft_plan *plan = weft_plan_new(g, v, 3, NULL, e);
     if (plan) weft_emit(plan, &options, e);
     for (int i = 0; i < 2; i++)

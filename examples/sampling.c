@@ -53,8 +53,10 @@ static void leapfrog(weft_graph *g, const weft_value from[4], weft_value to[4])
     out[0] = weft_add(b, in[0], weft_mul(b, size, middle));
     energy(b, out[0], out + 2);
     out[1] = weft_sub(b, middle, weft_mul(b, half, out[3]));
-    const weft_scan_body body = {b, .n_carry = 4, .carry_in = in, .carry_out = out};
-    weft_scan(g, &body, LEAPS, &(weft_scan_inputs){from, NULL, NULL}, to, NULL);
+    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
+    body.graph = b, body.n_carry = 4, body.carry_in = in, body.carry_out = out;
+    const weft_scan_inputs inputs = {from, NULL, NULL};
+    weft_scan(g, &body, LEAPS, &inputs, to, NULL);
     weft_graph_free(b);
 }
 
@@ -88,8 +90,11 @@ static void sample(weft_graph *g, weft_value q, weft_value rows[2])
     const weft_value rest[] = {out[0], weft_cast(b, accept, WEFT_F64)};
     weft_value random[2] = {weft_random_normal(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS, 2), 0, 1)};
     random[1] = weft_random_uniform(g, WEFT_F64, WEFT_SHAPE(DRAWS, CHAINS), 0, 1);
-    const weft_scan_body body = {b, 3, in, out, 2, each, .n_out = 2, .out = rest};
-    weft_scan(g, &body, DRAWS, &(weft_scan_inputs){start, random, NULL}, NULL, rows);
+    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
+    body.graph = b, body.n_carry = 3, body.carry_in = in, body.carry_out = out;
+    body.n_each = body.n_out = 2, body.each = each, body.out = rest;
+    const weft_scan_inputs inputs = {start, random, NULL};
+    weft_scan(g, &body, DRAWS, &inputs, NULL, rows);
     weft_graph_free(b);
 }
 
