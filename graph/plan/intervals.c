@@ -17,8 +17,8 @@
 static double count_work(weft_plan *plan, const plan_step *step, bool fixed)
 {
     weft_cost cost = weft__plan_step_cost(plan, step);
-    *(fixed ? &plan->fixed_cost.flops : &plan->stats.flops) += cost.flops;
-    *(fixed ? &plan->fixed_cost.bytes : &plan->stats.bytes) += cost.bytes;
+    plan->stats.flops += fixed ? 0 : cost.flops;
+    plan->stats.bytes += fixed ? 0 : cost.bytes;
     return cost.bytes + cost.flops;
 }
 
@@ -147,7 +147,6 @@ bool weft__intervals_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixe
     }
     plan->n_intervals = 0;
     plan->stats.flops = plan->stats.bytes = 0;
-    plan->fixed_cost = (weft_cost){0, 0};
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];

@@ -112,7 +112,6 @@ struct weft_plan {
     uint8_t *given; /* of a body, by buffer: see plan_loop; NULL: the plan is not one of a body */
     const scan_body *body; /* that the plan is of; NULL: of none */
     size_t given_bytes;
-    weft_cost fixed_cost; /* of the intervals that only the first run computes */
     weft_plan_stats stats;
 };
 
@@ -146,7 +145,7 @@ bool weft__loop_covers(const weft_graph *body, uint32_t id);
 
 /* steps.c: makes a step of each node of the schedule. */
 bool weft__steps_make(weft_plan *plan, const schedule *s, weft_error *error);
-/* The work of one call of a step; of a scan, that of all steps of its loop. */
+/* The work of one call of a step. */
 WEFT_PRIVATE_API weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step);
 
 /* buffers.c: makes the buffers of storages and scratch, with lifetimes in intervals. */

@@ -116,12 +116,6 @@ weft_cost weft__plan_step_cost(const weft_plan *plan, const plan_step *step)
 {
     const weft_op *op = plan->graph->nodes[step->node].op;
     weft_call call;
-    if (step->loop) {
-        const weft_plan *body = step->loop->body;
-        const double n = (double)step->loop->scan->n;
-        return (weft_cost){body->fixed_cost.flops + n * body->stats.flops,
-                           body->fixed_cost.bytes + n * body->stats.bytes};
-    }
     fill_call(plan, step, &call);
     return weft__op_cost(op, &call);
 }
