@@ -125,12 +125,10 @@ static double deviation(weft_params *store, weft_error *error)
     weft_plan *plan = NULL;
     weft_session *s = open_session(g, path, store, &plan, error);
     double sum = 0;
-    if (s) {
-        weft_session_feed(s, start, orbit[0], sizeof orbit[0], NULL), weft_session_run(s, error);
-        weft_session_fetch(s, path, us, sizeof us, NULL);
-        for (int i = 0; i < TRACK; i++)
-            sum += hypot(us[i][0] - orbit[i + 1][0], us[i][1] - orbit[i + 1][1]);
-    }
+    if (s) weft_session_feed(s, start, orbit[0], sizeof orbit[0], NULL), weft_session_run(s, error);
+    if (s) weft_session_fetch(s, path, us, sizeof us, NULL);
+    for (int i = 0; s && i < TRACK; i++)
+        sum += hypot(us[i][0] - orbit[i + 1][0], us[i][1] - orbit[i + 1][1]);
     weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
     return sum / TRACK;
 }

@@ -21,8 +21,7 @@
 
 enum { HORIZON = 40, STEPS = 180, PUSH = 130 };
 static const double dt = 0.05, gravity = 9.81, strongest = 4;
-static const int64_t none[] = {0, 0}, one_row[] = {1, 0}, three_columns[] = {0, 3},
-                     command_and_x[] = {1, 3};
+static const int64_t none[] = {0, 0}, one[] = {1, 0}, three[] = {0, 3}, parts[] = {1, 3};
 
 /* What follows from z = (command, angle, rate, 1), for a pendulum of 1 kg and 1 m that stands at angle 0. Returns [6]:
  * the next (angle, rate, 1), and three numbers whose squares are what the step costs. */
@@ -42,9 +41,8 @@ static weft_value move(weft_graph *g, weft_value z, weft_value *torque)
     return weft_concat(g, to, 6, 0);
 }
 
-/* Follows the plan [HORIZON, 3] from a state (angle, rate, 1). rows[0] [HORIZON, 6, 4] becomes the matrices by which
- * each step is a linear function of z, near where it is; rows[1] [HORIZON, 1] the torques, and rows[2] [HORIZON, 3] the
- * states after them. */
+/* Follows the plan [HORIZON, 3] from a state (angle, rate, 1). rows: [HORIZON, 6, 4], the matrices by which each step
+ * is a linear function of z, near where it is; [HORIZON, 1], the torques; [HORIZON, 3], the states after them. */
 static void forward(weft_graph *g, weft_value state, weft_value plan, weft_value rows[3])
 {
     weft_graph *b = weft_graph_new();
@@ -57,11 +55,8 @@ static void forward(weft_graph *g, weft_value state, weft_value plan, weft_value
     weft_jacobian(b, &to, 1, &z, 1, &slope);
     const weft_value linear = weft_sum(b, weft_mul(b, slope, z), WEFT_AXES(1), false);
     const weft_value rest = weft_expand_dims(b, weft_sub(b, to, linear), 1); /* times z[3], 1 */
-    const weft_value wide = weft_pad(b, rest, three_columns, none, 0);
-    const weft_value out[] = {weft_add(b, slope, wide), torque, next};
-    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
-    body.graph = b, body.carry_in = &x, body.carry_out = &next, body.each = &k, body.out = out;
-    body.n_carry = body.n_each = 1, body.n_out = 3;
+    const weft_value out[] = {weft_add(b, slope, weft_pad(b, rest, three, none, 0)), torque, next};
+    const weft_scan_body body = {b, 1, &x, &next, 1, &k, 0, NULL, 3, out, false, 0, WEFT_NO_VALUE};
     const weft_scan_inputs inputs = {&state, &plan, NULL};
     weft_scan(g, &body, HORIZON, &inputs, NULL, rows);
     weft_graph_free(b);
@@ -79,20 +74,17 @@ static weft_value backward(weft_graph *g, weft_value steps)
     const weft_value half = weft_concat(b, WEFT_VALUES(weft_matmul(b, V, to[0]), to[1]), 0);
     const weft_value cost = weft_matmul(b, weft_transpose(b, step, 0, 1), half);
     /* The cost is z' cost z. Its columns of the command, and of x: */
-    weft_split(b, cost, 1, command_and_x, 2, by);
+    weft_split(b, cost, 1, parts, 2, by);
     const weft_value pivot = weft_slice(b, by[0], 0, 0, 1, 1);
     const weft_value k = weft_div(b, weft_neg(b, weft_slice(b, by[1], 0, 0, 1, 1)), pivot);
     const weft_value all = weft_add(b, by[1], weft_mul(b, by[0], k)); /* its first row is now 0 */
-    const weft_value before = weft_slice(b, all, 0, 1, 4, 1);
-    weft_scan_body body = WEFT_DEFAULTS(weft_scan_body);
-    body.graph = b, body.carry_in = &V, body.carry_out = &before, body.each = &step, body.out = &k;
-    body.n_carry = body.n_each = body.n_out = 1, body.reverse = true;
+    const weft_value U = weft_slice(b, all, 0, 1, 4, 1);              /* V one step earlier */
+    const weft_scan_body body = {b, 1, &V, &U, 1, &step, 0, NULL, 1, &k, true, 0, WEFT_NO_VALUE};
     const weft_value end = weft_fill(g, WEFT_F64, WEFT_SHAPE(3, 3), 0);
     const weft_scan_inputs inputs = {&end, &steps, NULL};
     weft_scan(g, &body, HORIZON, &inputs, NULL, &plan);
     weft_graph_free(b);
-    plan = weft_slice(g, weft_squeeze(g, plan, 1), 0, 1, HORIZON, 1);
-    return weft_pad(g, plan, none, one_row, 0);
+    return weft_pad(g, weft_slice(g, weft_squeeze(g, plan, 1), 0, 1, HORIZON, 1), none, one, 0);
 }
 
 static bool write_piece(void *files, bool header, const char *text, size_t n)

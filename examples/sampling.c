@@ -38,8 +38,7 @@ static void energy(weft_graph *g, weft_value q, weft_value result[2])
     weft_vmap(g, both, 2, &one, &q, 1, result);
 }
 
-/* Moves all chains by LEAPS steps: `from` and `to` are q and the momentum, [CHAINS, 2] each, the energy
- * of q, [CHAINS], and its gradient. */
+/* Moves all chains by LEAPS steps. `from`, `to`: q and momentum [CHAINS, 2], energy of q [CHAINS], its gradient. */
 static void leapfrog(weft_graph *g, const weft_value from[4], weft_value to[4])
 {
     weft_graph *b = weft_graph_new();
@@ -104,12 +103,9 @@ static void integrate(double mean[2], double variance[2])
     double sums[5] = {0};
     for (int i = 0; i < 1000; i++)
         for (int j = 0; j < 1000; j++) {
-            const double a = -6 + i * 0.02, b = -10 + j * 0.08;
-            double log_density = 0;
-            for (int k = 0; k < DOSES; k++) {
-                const double logit = a + b * dose[k];
-                log_density += died[k] * logit - animals * log1p(exp(logit));
-            }
+            double a = -6 + i * 0.02, b = -10 + j * 0.08, log_density = 0;
+            for (int k = 0; k < DOSES; k++)
+                log_density += died[k] * (a + b * dose[k]) - animals * log1p(exp(a + b * dose[k]));
             const double p = exp(log_density), terms[] = {1, a, b, a * a, b * b};
             for (int k = 0; k < 5; k++) sums[k] += p * terms[k];
         }

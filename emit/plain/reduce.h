@@ -86,7 +86,7 @@ static void fold_output(const T *x, const reduce_cut *c, int o, fold_elements *e
 {
     int piece;
     x += offset_of(c->dims, c->dims + c->n_kept, c->n_kept, o);
-    if (c->pieces == 1 && c->blocks == 1 && !c->packed) {
+    if (c->packed ? 0 : c->pieces == 1 && c->blocks == 1) {
         elements(x, c->count, folded_step(c), c->columns, s);
         return;
     }

@@ -559,6 +559,28 @@ static void test_refusals(void)
     }
 }
 
+/* A graph that there was no memory for is NULL: what gets it reports that. */
+static void test_no_graph(void)
+{
+    const weft_value none = WEFT_NO_VALUE;
+    const weft_scan_body body = {.n_carry = 1, .carry_in = &none, .carry_out = &none};
+    for (int i = 0; i < 3; i++) {
+        weft_graph *g = weft_graph_new();
+        const weft_value start = weft_input(g, "start", WEFT_F64, WEFT_SHAPE(SIZE));
+        const weft_scan_inputs inputs = {.carry = &start};
+        const weft_branch branch = {.n_in = 1, .in = &none, .from = &start, .out = &none};
+        weft_value last = start;
+        if (i == 0) weft_scan(g, &body, 3, &inputs, &last, NULL);
+        if (i == 1)
+            weft_while(g, &body, &(weft_while_steps){3, none, none}, &inputs, &last, NULL, NULL);
+        if (i == 2) weft_cond(g, weft_scalar(g, WEFT_BOOL, 1), &branch, &branch, 1, &last);
+        CU_ASSERT_FALSE(weft_is_value(last));
+        CU_ASSERT_PTR_NOT_NULL(
+            strstr(weft_graph_error(g)->message, "the graph is NULL: out of memory"));
+        weft_graph_free(g);
+    }
+}
+
 void conditions_tests(void)
 {
     CU_pSuite suite = CU_add_suite("conditions", NULL, NULL);
@@ -571,4 +593,5 @@ void conditions_tests(void)
     CU_add_test(suite, "derivatives and batches of branches", test_branch_derivatives);
     CU_add_test(suite, "a branch in a while", test_nested);
     CU_add_test(suite, "what is refused", test_refusals);
+    CU_add_test(suite, "a graph that could not be made", test_no_graph);
 }

@@ -61,7 +61,7 @@ case_they_are_short()
 {
     local file
     for file in "$root"/examples/*.c; do
-        [ "$(wc -l <"$file")" -lt 160 ] || fail "examples/$(basename "$file") has 160 lines or more"
+        [ "$(wc -l <"$file")" -lt 150 ] || fail "examples/$(basename "$file") has 150 lines or more"
     done
 }
 
