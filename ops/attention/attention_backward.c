@@ -65,12 +65,11 @@ static inline void weigh_back(const block *b, int64_t n, const gradients *g)
     const T scale = (T)b->attr->scale;
     for (int64_t j = 0; j < n; j++) {
         T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
-        SIMD for (int64_t i = 0; i < b->width; i++)
-        {
-            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]);
-            s[i] = p;
-            const T x = scale * p * (ds[i] - g->delta[i]);
-            ds[i] = p > 0 ? x : p;
+        VM_EACH (i, b->width) {
+            const vm_lanes p = vm_lanes_exp((VM_AT(s + i) - VM_AT(g->lse + i)) - VM_AT(g->low + i));
+            const vm_lanes x = scale * p * (VM_AT(ds + i) - VM_AT(g->delta + i));
+            VM_AT(s + i) = p;
+            VM_AT(ds + i) = vm_lanes_if_positive(p, x);
         }
     }
 }

@@ -7,8 +7,8 @@
 #include "attention.h"
 #include "random/dropout.h"
 #include "base/half.h"
+#include "kernels/vmath_lanes.h"
 #include "kernels/tile.h"
-#include "base/vmath.h"
 
 #ifdef WEFT_KERNEL_ISA
 

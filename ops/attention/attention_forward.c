@@ -26,11 +26,11 @@ static inline void weigh(const block *b, int64_t n, T *s, running *r)
         moved |= top[i] != r->top[i];
         sum[i] = 0;
     }
-    for (int64_t j = 0; j < n; j++) SIMD for (int64_t i = 0; i < width; i++)
-        {
-            const T e = vm_exp(s[j * LANES + i] - shift[i]);
-            s[j * LANES + i] = e;
-            sum[i] += e;
+    for (int64_t j = 0; j < n; j++)
+        VM_EACH (i, width) {
+            const vm_lanes e = vm_lanes_exp(VM_AT(s + j * LANES + i) - VM_AT(shift + i));
+            VM_AT(s + j * LANES + i) = e;
+            VM_AT(sum + i) += e;
         }
     if (!moved) {
         for (int64_t i = 0; i < width; i++) r->sum[i] += sum[i];
@@ -204,7 +204,9 @@ static inline void weigh_few(const block *b, int64_t i, int64_t n, T *s, running
     _Pragma("omp simd reduction(max : top)") for (int64_t j = 0; j < n; j++) top =
         s[j] > top ? s[j] : top;
     const T shift = top == (T)-INFINITY ? 0 : top;
-    SIMD for (int64_t j = 0; j < n; j++) s[j] = vm_exp(s[j] - shift);
+    const int64_t whole = n - n % VM_STEP;
+    VM_EACH (j, whole) VM_AT(s + j) = vm_lanes_exp(VM_AT(s + j) - shift);
+    for (int64_t j = whole; j < n; j++) s[j] = vm_exp(s[j] - shift);
     for (int64_t j = 0; j < n; j++) sum += s[j];
     if (top == r->top[i]) {
         r->sum[i] += sum;

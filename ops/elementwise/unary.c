@@ -6,6 +6,7 @@
 
 #ifdef WEFT_KERNEL_ISA
 #include "base/vmath_sin.h"
+#include "kernels/vmath_lanes.h"
 
 #include <float.h>
 
@@ -65,12 +66,6 @@ enum { PLAIN, STEP, SLOPE, BOUNDS, GRID };
     X(atan, PLAIN, "y = arctan x, in (-pi/2, pi/2)", NODE("Atan"), \
       T_(vm_atan_f64((double)x)), \
       weft_div(graph, g, weft_add_scalar(graph, weft_square(graph, x), 1)), -3, 3, false) \
-    X(exp, PLAIN, "y = e^x", NODE("Exp"), \
-      vm_exp(x), \
-      weft_mul(graph, g, y), -2, 2, false) \
-    X(log, PLAIN, "y = ln x", NODE("Log"), \
-      vm_log(x), \
-      weft_div(graph, g, x), 0.5, 3, false) \
     X(expm1, PLAIN, "y = e^x - 1, accurate near 0", onnx_expm1_of(e, x), \
       vm_expm1(x), \
       weft_mul(graph, g, weft_add_scalar(graph, y, 1)), -2, 2, false) \
@@ -102,9 +97,6 @@ enum { PLAIN, STEP, SLOPE, BOUNDS, GRID };
     X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", onnx_slope(e, x, slope), \
       x > 0 ? x : slope * x, \
       leaky_relu_gradient(graph, g, x, slope), -2, 2, true) \
-    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", onnx_gelu_of(e, x, false), \
-      vm_gelu(x), \
-      gelu_gradient(graph, g, x), -3, 3, false) \
     X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", onnx_gelu_of(e, x, true), \
       (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), \
       gelu_tanh_gradient(graph, g, x), -3, 3, false) \
@@ -126,6 +118,18 @@ enum { PLAIN, STEP, SLOPE, BOUNDS, GRID };
       ((T_(rint((T)(x / scale))) < low ? low : T_(rint((T)(x / scale))) > high ? high \
          : T_(rint((T)(x / scale)))) + 0) * scale, \
       grid_gradient(graph, g, x, (const grid_attr *)attr), -2, 2, true)
+
+/* Their kernels compute whole vectors (kernels/vmath_lanes.h). */
+#define LANES_OPS(X) \
+    X(exp, PLAIN, "y = e^x", NODE("Exp"), \
+      vm_exp(x), \
+      weft_mul(graph, g, y), -2, 2, false) \
+    X(log, PLAIN, "y = ln x", NODE("Log"), \
+      vm_log(x), \
+      weft_div(graph, g, x), 0.5, 3, false) \
+    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", onnx_gelu_of(e, x, false), \
+      vm_gelu(x), \
+      gelu_gradient(graph, g, x), -3, 3, false)
 
 /* The formula of y holds for |x| <= VM_SIN_LIMIT only; beyond, kernels call
  * vm_NAME_f64. */
@@ -182,9 +186,32 @@ enum { PLAIN, STEP, SLOPE, BOUNDS, GRID };
     }
 UNARY_OPS(UNARY_KERNEL)
 
+#define LANES_KERNEL(name, kind, doc, onnx, expression, gradient, from, to, distinct)              \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {         \
+            const T *in = (const T *)call->in[0].data + w.offset[1];                               \
+            T *out = (T *)call->out[0].data + w.offset[0];                                         \
+            const int64_t whole = w.step[1] == 1 ? w.count - w.count % VM_STEP : 0;                \
+            VM_EACH (i, whole) VM_AT(out + i) = vm_lanes_##name(*(const vm_lanes *)(in + i));      \
+            for (int64_t i = whole; i < w.count; i++) {                                            \
+                const T x = in[i * w.step[1]];                                                     \
+                out[i] = expression;                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+LANES_OPS(LANES_KERNEL)
+
 static inline bool is_near(T x)
 {
     return x >= (T)-VM_SIN_LIMIT && x <= (T)VM_SIN_LIMIT;
+}
+
+static inline bool all_near(const T *x, int64_t n)
+{
+    int far = 0;
+    _Pragma("omp simd reduction(| : far)") for (int64_t i = 0; i < n; i++) far |= !is_near(x[i]);
+    return !far;
 }
 
 #define PERIODIC_KERNEL(name, kind, doc, onnx, expression, gradient, from, to, distinct)           \
@@ -193,9 +220,7 @@ static inline bool is_near(T x)
         for (weft_iterator w = weft_iterator_begin(call, tile); weft_iterator_next(&w);) {         \
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
-            int64_t n_near = 0;                                                                    \
-            for (int64_t i = 0; i < w.count; i++) n_near += is_near(in[i * w.step[1]]);            \
-            if (n_near == w.count && w.step[1] == 1) {                                             \
+            if (w.step[1] == 1 && all_near(in, w.count)) {                                         \
                 UNARY_RUN(in[i], expression)                                                       \
                 continue;                                                                          \
             }                                                                                      \
@@ -414,6 +439,7 @@ static weft_operand onnx_gelu_of(weft_export *e, weft_operand x, bool tanh_form)
         e->out[0] = nodes;                                                                         \
     }
 UNARY_OPS(UNARY_ONNX)
+LANES_OPS(UNARY_ONNX)
 PERIODIC_OPS(UNARY_ONNX)
 
 /* ---- C ---- */
@@ -446,6 +472,7 @@ PERIODIC_OPS(UNARY_ONNX)
         SOURCE_##kind(op, #expression);                                                            \
     }
 UNARY_OPS(UNARY_SOURCE)
+LANES_OPS(UNARY_SOURCE)
 #define PERIODIC_SOURCE(op, kind, text, nodes, expression, gradient, from, to, distinct)           \
     static void source_##op(weft_source *s)                                                        \
     {                                                                                              \
@@ -492,6 +519,7 @@ PERIODIC_OPS(PERIODIC_SOURCE)
         v->grad_in[0] = gradient;                                                                  \
     }
 UNARY_OPS(UNARY_VJP)
+LANES_OPS(UNARY_VJP)
 PERIODIC_OPS(UNARY_VJP)
 
 #define SAMPLE(kind)                                                                               \
@@ -541,6 +569,7 @@ PERIODIC_OPS(UNARY_VJP)
     };                                                                                             \
     BUILDER_##kind(op)
 UNARY_OPS(UNARY_OP)
+LANES_OPS(UNARY_OP)
 PERIODIC_OPS(UNARY_OP)
 
 #endif

@@ -122,6 +122,11 @@ static void fill(buffers *b, const struct function *f, weft_dtype dtype, uint64_
     }
 }
 
+static double result(const buffers *b, weft_dtype dtype, int i)
+{
+    return dtype == WEFT_F32 ? (double)b->out.f32[i] : b->out.f64[i];
+}
+
 static void check(const struct function *f, weft_dtype dtype)
 {
     static buffers b;
@@ -138,8 +143,7 @@ static void check(const struct function *f, weft_dtype dtype)
             if (!op->kernel[isa][dtype]) continue;
             op->kernel[isa][dtype](&call, 0);
             for (int i = 0; i < CHUNK; i++) {
-                double got = dtype == WEFT_F32 ? (double)b.out.f32[i] : b.out.f64[i];
-                double error = error_ulp(dtype, got, b.exact[i]);
+                double error = error_ulp(dtype, result(&b, dtype, i), b.exact[i]);
                 if (error <= worst[isa]) continue;
                 worst[isa] = error;
                 where[isa] = b.x[i];
@@ -165,6 +169,47 @@ static void test_f64(void)
 {
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         check(&functions[i], WEFT_F64);
+}
+
+/* Each instruction set computes the bits of the baseline, whatever vectors it has functions for. */
+static void check_bits(const weft_op *op, weft_dtype dtype)
+{
+    static buffers b, base;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(op);
+    weft_tensor in = weft_tensor_dense(&b.in, dtype, WEFT_SHAPE(CHUNK));
+    weft_tensor out = weft_tensor_dense(&b.out, dtype, WEFT_SHAPE(CHUNK));
+    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
+    uint64_t random = 4;
+    int differ = 0;
+    for (uint64_t chunk = 0; chunk < CHUNKS; chunk++)
+        for (int isa = 0; isa <= (int)weft__isa_best(); isa++) {
+            if (!op->kernel[isa][dtype]) continue;
+            for (uint64_t i = 0; i < CHUNK && isa == 0; i++) {
+                const double x = point(dtype, chunk * CHUNK + i, &random);
+                if (dtype == WEFT_F32)
+                    b.in.f32[i] = (float)x;
+                else
+                    b.in.f64[i] = x;
+            }
+            op->kernel[isa][dtype](&call, 0);
+            if (isa == 0) base.out = b.out;
+            for (int i = 0; i < CHUNK; i++) {
+                const double x = result(&b, dtype, i), y = result(&base, dtype, i);
+                differ += isnan(y) ? !isnan(x) : memcmp(&x, &y, sizeof x) != 0;
+            }
+        }
+    CU_ASSERT_EQUAL(differ, 0);
+    if (differ) printf("\n    %s %s: %d results\n", op->name, weft_dtype_name(dtype), differ);
+}
+
+static void test_bits(void)
+{
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        check_bits(weft_op_find(functions[i].op), WEFT_F32);
+        check_bits(weft_op_find(functions[i].op), WEFT_F64);
+    }
+    check_bits(weft_op_find("gelu"), WEFT_F32);
+    check_bits(weft_op_find("gelu"), WEFT_F64);
 }
 
 /* gelu in f32 tends to 0 on the left, where no error in units in the last place is promised. */
@@ -283,6 +328,7 @@ void vmath_tests(void)
     CU_pSuite suite = CU_add_suite("vmath", NULL, NULL);
     CU_add_test(suite, "f32 functions over the whole range", test_f32);
     CU_add_test(suite, "f64 functions over the whole range", test_f64);
+    CU_add_test(suite, "bits on every instruction set", test_bits);
     CU_add_test(suite, "gelu of f32", test_gelu);
     CU_add_test(suite, "powers of f64", test_pow);
     CU_add_test(suite, "fused multiply-add of f64 in software", test_fma);
