@@ -20,10 +20,10 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define KEY_BLOCK  64
 #define DRAW_KEYS  32 /* whose random words are held at a time */
 #define WORD_ROWS  (DRAW_KEYS + 4)
-/* Forward, with GROUP_KEYS keys or more, up to MAX_GROUP blocks of queries pass over the keys
- * together; fewer keys stay in the second-level cache from one block to the next. */
-#define MAX_GROUP  4
-#define GROUP_KEYS 2048
+/* Forward, up to MAX_GROUP blocks of queries of a head pass over the keys together, where that
+ * leaves MIN_TILES tiles: each block of keys and values is read and copied once for all of them. */
+#define MAX_GROUP 4
+#define MIN_TILES 16
 /* Forward, a block of at most this many queries has its keys in the lanes of vectors, on processors
  * whose vectors are twice as wide; otherwise most lanes would be idle in token steps. */
 #define MAX_FEW 8
@@ -59,7 +59,8 @@ static inline sizes sizes_of(const weft_call *call)
                .chunks = 1};
     z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F64 ? 8 : 4);
     z.blocks = ceil_div(z.queries, z.lanes);
-    z.group = z.keys >= GROUP_KEYS ? MAX_GROUP : 1;
+    const int64_t groups = z.batch * z.heads * z.blocks / MIN_TILES;
+    z.group = groups < 1 ? 1 : groups < MAX_GROUP ? groups : MAX_GROUP;
     const int64_t pairs = z.batch * z.kv_heads;
     if (pairs > 0 && pairs < FEW_HEADS && z.keys >= 2 * MIN_CHUNK) {
         const int64_t wanted = ceil_div(WANTED_CHUNKS, pairs), max_chunks = z.keys / MIN_CHUNK;

@@ -70,7 +70,7 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     if (t->dtype == WEFT_F32 && row > dim && n >= MIN_COPIED) {
         const T *x = head_of(t, batch, head) + first * row;
         for (int64_t i = 0; i < n; i++) {
-            for (int64_t c = 0; c < dim; c += 16) __builtin_prefetch(x + (n + i) * row + c);
+            for (int64_t c = 0; c < dim; c += 16) __builtin_prefetch(x + (n + i) * row + c, 0, 2);
             memcpy(space + i * dim, x + i * row, (size_t)dim * sizeof *x);
         }
         return (rows){space, dim};
@@ -81,7 +81,7 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
             /* The following rows are likely to be read next, and too far apart for the hardware
              * prefetcher. */
             const uint16_t *ahead = x + (first + n + i) * row;
-            for (int64_t c = 0; c < dim; c += 32) __builtin_prefetch(ahead + c);
+            for (int64_t c = 0; c < dim; c += 32) __builtin_prefetch(ahead + c, 0, 2);
             half_widen(x + (first + i) * row, space + i * dim, dim);
         }
         return (rows){space, dim};
@@ -91,7 +91,7 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
         const int64_t elements = dim - NARROW_SCALE;
         for (int64_t i = 0; i < n; i++) {
             const uint8_t *at = x + (first + i) * row, *ahead = at + n * row;
-            for (int64_t c = 0; c < dim; c += 64) __builtin_prefetch(ahead + c);
+            for (int64_t c = 0; c < dim; c += 64) __builtin_prefetch(ahead + c, 0, 2);
             const float scale = narrow_scale(at);
             SIMD for (int64_t c = 0; c < elements; c++) space[i * elements + c] =
                 scale * (float)(at[NARROW_SCALE + c] - NARROW_ZERO);
