@@ -33,6 +33,10 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define WANTED_CHUNKS 32
 #define MIN_CHUNK     512
 
+/* Backward, keys whose rows of k, v, dk and dv stay in the second-level cache while all queries pass
+ * over them; a multiple of KEY_BLOCK. */
+#define PIECE 512
+
 typedef struct sizes {
     int64_t batch, queries, heads, keys, kv_heads, dim, value_dim;
     int64_t lanes, blocks; /* queries a block, blocks of queries */
@@ -95,11 +99,13 @@ static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool b
                           ceil_div(MAX_FEW * z->dim, z->lanes) + words;
 }
 
-/* Rows for blocks of q and of k in f32, and for blocks of v and dout. A block has as many rows as a
- * row of LANE_BYTES has f32. */
-static inline int64_t wide_rows(const sizes *z)
+/* Rows for blocks of q and dout in f32, and for k and v: forward a block of each, backward a piece. A
+ * block has as many rows as a row of LANE_BYTES has f32. */
+static inline int64_t wide_rows(const sizes *z, bool backward)
 {
-    return 2 * z->dim + 2 * z->value_dim;
+    const int64_t piece = z->chunk < PIECE ? z->chunk : PIECE;
+    const int64_t blocks = backward ? ceil_div(piece, KEY_BLOCK) : 1;
+    return (z->dim + z->value_dim) * (1 + blocks);
 }
 
 /* Elements of the dq of all chunks. */

@@ -8,9 +8,6 @@
 #include "attention_block.h"
 #include "kernels/sums.h"
 
-/* Keys whose rows of k, v, dk and dv stay in the second-level cache; a multiple of KEY_BLOCK. */
-#define PIECE 512
-
 typedef struct gradients {
     T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
@@ -18,6 +15,8 @@ typedef struct gradients {
     bool any_blind, blind[LANES]; /* queries that attend to no key */
     tile_kind product;            /* of dout v^T; dout is as it reads it */
     rows x, dy;                   /* the block's rows of q and dout */
+    rows k, v;                    /* of the piece */
+    int64_t piece;                /* its first key */
     T *dk, *dv;                   /* of the head */
     int64_t dk_row, dv_row;
 } gradients;
@@ -100,10 +99,11 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
     const sizes *z = &b->z;
     const int hidden = hidden_places(b, key, n);
     if (hidden == 2) return;
-    const rows k = keys_from(b, key, n);
+    const rows k = {g->k.at + (key - g->piece) * g->k.row, g->k.row};
     scores(b, key, n, hidden, k, g->q, g->s);
-    const rows v = g->product == TILE_PAIRS ? pairs_from(b->values, b->batch, b->kv_head, key)
-                                            : values_from(b, key, n);
+    const rows v = g->product == TILE_PAIRS
+                       ? pairs_from(b->values, b->batch, b->kv_head, key)
+                       : (rows){g->v.at + (key - g->piece) * g->v.row, g->v.row};
     multiply_rows(b, g->product, z->value_dim, n, v, g->dout, g->ds);
     if (b->attr->p > 0)
         weigh_back_dropped(b, key, n, g);
@@ -144,11 +144,12 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
                                  .add = true});
 }
 
-/* Adds the block's terms to dk and dv of keys [begin, end), and its dq over those keys to `dq`, or
- * writes it there if `first`. */
-static inline void backward_block(const weft_call *call, const block *b, gradients *g,
-                                  int64_t begin, int64_t end, bool first, T *dq)
+/* Adds the block's terms to dk and dv of the piece, which ends before key `end`, and its dq over
+ * those keys to `dq`, or writes it there if `first`. */
+static inline void backward_block(const weft_call *call, const block *b, gradients *g, int64_t end,
+                                  bool first, T *dq)
 {
+    int64_t begin = g->piece;
     const int64_t row = b->z.heads * b->z.dim;
     T *own = dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim;
     end = min_of(end, b->last_key);
@@ -192,12 +193,17 @@ static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t
         memset(g->dk + j * g->dk_row, 0, (size_t)z->dim * sizeof(T));
         memset(g->dv + j * g->dv_row, 0, (size_t)z->value_dim * sizeof(T));
     }
-    for (int64_t piece = begin; piece < end || piece == begin; piece += PIECE)
+    for (g->piece = begin; g->piece < end || g->piece == begin; g->piece += PIECE) {
+        const int64_t to = min_of(g->piece + PIECE, end);
+        const block any = block_at(call, z, batch, kv_head * repeat, 0, mask, words);
+        g->k = keys_from(&any, g->piece, to - g->piece);
+        if (g->product != TILE_PAIRS) g->v = values_from(&any, g->piece, to - g->piece);
         for (int64_t h = kv_head * repeat; h < (kv_head + 1) * repeat; h++)
             for (int64_t index = 0; index < z->blocks; index++) {
                 block b = block_at(call, z, batch, h, index, mask, words);
-                backward_block(call, &b, g, piece, min_of(piece + PIECE, end), piece == begin, dq);
+                backward_block(call, &b, g, to, g->piece == begin, dq);
             }
+    }
 }
 
 /* Phase 1: dq is the sum over the chunks, in their order. */

@@ -36,7 +36,7 @@ typedef struct block {
     int64_t first_key; /* nor to one before this one, a multiple of KEY_BLOCK */
     const weft_tensor *keys, *values;
     tile_kind product;   /* of q k^T */
-    T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
+    T *wide;             /* wide_rows: blocks of q and dout, k and v in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
     uint64_t stream, run; /* of dropout */
@@ -195,17 +195,20 @@ static inline T *wide_queries(const block *b)
 
 static inline T *wide_gradients(const block *b)
 {
-    return b->wide + (2 * b->z.dim + b->z.value_dim) * LANES;
+    return b->wide + b->z.dim * LANES;
 }
 
+/* n rows of keys, and of values behind them. */
 static inline rows keys_from(const block *b, int64_t key, int64_t n)
 {
-    return rows_from(b->keys, b->batch, b->kv_head, key, n, b->wide + b->z.dim * LANES);
+    T *space = b->wide + (b->z.dim + b->z.value_dim) * LANES;
+    return rows_from(b->keys, b->batch, b->kv_head, key, n, space);
 }
 
 static inline rows values_from(const block *b, int64_t key, int64_t n)
 {
-    return rows_from(b->values, b->batch, b->kv_head, key, n, b->wide + 2 * b->z.dim * LANES);
+    T *space = b->wide + (b->z.dim + b->z.value_dim) * LANES + b->z.dim * n;
+    return rows_from(b->values, b->batch, b->kv_head, key, n, space);
 }
 
 /* t [columns, LANES] = factor x^T for the n rows of x; the lanes beyond them are zero. */

@@ -179,7 +179,7 @@ static size_t workspace_of(const weft_call *call, bool backward)
 {
     const sizes z = sizes_of(call);
     int64_t rows = rows_of_work(&z, call->attr, backward);
-    if (call->in[Q].dtype != WEFT_F64) rows += wide_rows(&z);
+    if (call->in[Q].dtype != WEFT_F64) rows += wide_rows(&z, backward);
     return (size_t)rows * LANE_BYTES;
 }
 
