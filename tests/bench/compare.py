@@ -22,8 +22,8 @@ Parts:
   decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, compared with llama.cpp in f32,
           q8_0 and q4_0: decode_bench and decode_ggml.py in turn; and after 4096 tokens, with keys and values in f32,
           bf16 and 8 bits. This part builds llama.cpp, for some ten minutes.
-  quantised  bert-base's ONNX file, quantised to 8 bits by ONNX Runtime, compared with ONNX Runtime. Errors are those
-          against the output of f32.
+  quantised  ONNX files of three models, quantised to 8 bits by ONNX Runtime, compared with ONNX Runtime. Errors are
+          those against the output of f32.
 The last three are measured only if --parts names them.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
 """
@@ -43,7 +43,10 @@ SIGNS = {"f32": 1e-4, "bf16": 1e-1, "bf16-tiles": 1e-1}
 KEEP = str(1 << 33)
 PARTS = ("models", "files", "ops", "growth", "products", "decode", "quantised")
 NAMED_ONLY = 3  # of them
-QUANTISED = ("bert-base", 1)
+# (model of peer_models.py, batch): the ways to quantise it, None for f32; times as fast as ONNX Runtime
+QUANTISED = {("resnet50", 1): (None, "static"), ("mobilenet_v2", 1): (None, "static"),
+             ("bert-base", 1): (None, "dynamic", "static")}
+QUANTISED_TARGET = 1.1
 DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
 TOKENS = 120
 PROMPT, AFTER_PROMPT = 4096, 20
@@ -219,25 +222,25 @@ class Bench:
             other["peak"] = self.file_peer(name, model, batch, path, env=self.env)["peak_bytes"]
         return rows_of(workload, own, others, None, peers, FILE_MEMORY)
 
+    def quantised_row(self, model, batch, way):
+        case = self.exported(model, batch)
+        path, name = (f"{case}-{way}.onnx", f"8 bits, {way}") if way else (f"{case}.onnx", "f32")
+        if not os.path.exists(path):
+            progress(f"{model}: quantise, {way}")
+            call([sys.executable, os.path.join(HERE, "quantize_onnx.py"), f"{case}.onnx", way], self.env)
+        own, peer = [], []
+        for i in range(self.o.rounds):
+            progress(f"{model}, {name}: round {i + 1} of {self.o.rounds}")
+            own.append(self.own(path)["min_ms"])
+            peer.append(self.script("peer_onnx.py", path, env=self.env))
+            self.note_versions(peer[-1])
+        ms, peer_ms = min(own), 1e3 * min(min(p["seconds"]) for p in peer)
+        return {"file": f"{model} x {batch}, {name}", "ms": ms, "error": self.file_difference(path[:-len(".onnx")]),
+                "peer_ms": peer_ms, "peer_error": peer[0]["agreement"]["output"], "ratio": peer_ms / ms,
+                "ratio_target": way and QUANTISED_TARGET}
+
     def quantised_rows(self):
-        model, batch = QUANTISED
-        case, rows = self.exported(model, batch), []
-        for way in (None, "dynamic", "static"):
-            path = f"{case}-{way}.onnx" if way else f"{case}.onnx"
-            if not os.path.exists(path):
-                progress(f"{model}: quantise, {way}")
-                call([sys.executable, os.path.join(HERE, "quantize_onnx.py"), f"{case}.onnx", way], self.env)
-            own, peer = [], []
-            for i in range(self.o.rounds):
-                progress(f"{model}, {way or 'f32'}: round {i + 1} of {self.o.rounds}")
-                own.append(self.own(path)["min_ms"])
-                peer.append(self.script("peer_onnx.py", path, env=self.env))
-                self.note_versions(peer[-1])
-            peer_ms = 1e3 * min(min(p["seconds"]) for p in peer)
-            rows.append({"file": f"{model} x {batch}, " + (f"8 bits, {way}" if way else "f32"), "ms": min(own),
-                         "error": self.file_difference(path.removesuffix(".onnx")), "peer_ms": peer_ms,
-                         "peer_error": peer[0]["agreement"]["output"], "ratio": peer_ms / min(own)})
-        return rows
+        return [self.quantised_row(model, batch, way) for (model, batch), ways in QUANTISED.items() for way in ways]
 
     # ---- Ops and growth ----
 
@@ -363,7 +366,7 @@ def decode_table(rows):
 def quantised_table(rows):
     head = ["file", "weft ms", "error", "ONNX Runtime ms", "its error", "times as fast"]
     return head, [[r["file"], f"{r['ms']:.1f}", f"{r['error']:.1e}", f"{r['peer_ms']:.1f}", f"{r['peer_error']:.1e}",
-                   f"{r['ratio']:.2f}"] for r in rows]
+                   target(r["ratio"], r["ratio_target"])] for r in rows]
 
 
 def cache_table(rows):
