@@ -127,16 +127,17 @@ static T attention_score(const attention_sizes *z, const attention_block *b, con
 /* lse of a query, and what rounding removed from it, for its largest score and its sum. Both may be NULL. */
 static void attention_logarithm(T top, T sum, int i, T *lse, T *low)
 {
-    wide_float logarithm, high = wide_of(top), rest = high;
-    T rounded;
+    wide_float logarithm, high = wide_of(top), rest = high, rounded;
+    T nearest;
     if (!lse && !low) return;
     logarithm = wide_log(wide_of(sum));
     wide_add_wide(&high, &logarithm);
-    rounded = wide_value(high);
-    if (lse) lse[i] = rounded;
-    wide_add(&rest, -rounded);
+    nearest = wide_value(&high);
+    if (lse) lse[i] = nearest;
+    rounded = wide_of(nearest);
+    wide_subtract(&rest, &rounded);
     wide_add_wide(&rest, &logarithm);
-    if (low) low[i] = sum == 0 ? 0 : wide_value(rest);
+    if (low) low[i] = sum == 0 ? 0 : wide_value(&rest);
 }
 
 /* Query i of the block: y [columns]. */
@@ -145,8 +146,7 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
                             const attention_dropout *d, int i, T *y, T *lse, T *lse_low)
 {
     T top = (T)-INFINITY, sum = 0, factor;
-    int key, j, c;
-    for (c = 0; c < z->columns; c++) y[c] = 0;
+    int key, j, c, begun = 0;
     for (key = b->first_key; key < b->last_key; key += 64) {
         const int n = b->last_key - key < 64 ? b->last_key - key : 64;
         T s[64], next = top, more = 0, shift;
@@ -159,7 +159,7 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
             more += s[j];
         }
         factor = key == b->first_key || next == top ? 1 : vm_exp(top - shift);
-        sum = sum * factor + more;
+        sum = begun ? sum * factor + more : more;
         top = next;
         for (j = 0; j < n; j++)
             if (!attention_kept(z, b, d, i, key + j)) s[j] = 0;
@@ -167,8 +167,9 @@ static void attention_query(const attention_sizes *z, const attention_block *b, 
             const T *column = v + b->batch * z->v[0] + key * z->v[1] + b->kv_head * z->v[2] + c;
             T product = 0;
             for (j = 0; j < n; j++) product = fma(column[j * z->v[1]], s[j], product);
-            y[c] = y[c] * factor + product;
+            y[c] = (begun ? y[c] * factor : 0) + product;
         }
+        begun = 1;
     }
     attention_logarithm(top, sum, i, lse, lse_low);
     factor = sum == 0 ? 0 : keep / sum;
@@ -231,7 +232,7 @@ static T attention_delta(const attention_sizes *z, const attention_block *b,
     t.dy = in->out + b->batch * z->out[0] + (b->first + i) * z->out[1] + b->head * z->out[2];
     sum = sum_of_terms(&t, z->columns, 0);
     if (in->dlse) wide_add(&sum, -attention_lane(in->dlse, z->dlse, b, i));
-    return wide_value(sum);
+    return wide_value(&sum);
 }
 
 /* The weight of query i at a key as dropout leaves it, and the gradient of its score. */

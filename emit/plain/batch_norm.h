@@ -61,16 +61,17 @@ static void batch_norm(const T *x, const T *gamma, const T *beta, T *y, T *means
     for (c = 0; c < channels; c++) {
         fold_state m = channel_moments(channel_of(x, c, channels, volume), count, pieces);
         const wide_float square = m.second;
-        const T mean = wide_value(m.first), variance = wide_mean(&m.second, count);
+        const T mean = wide_value(&m.first), variance = wide_mean(&m.second, count);
+        const wide_float centre = wide_of(mean);
         wide_float rstd = wide_of(variance), scale = wide_of(gamma[c]), shift = wide_of(beta[c]);
         T factor, offset;
         invert_root(&rstd, eps);
         wide_multiply(&scale, &rstd);
-        wide_add(&m.first, -mean);
-        if (!mean_is_far(mean, &square, count)) m.first = wide_int(0);
+        wide_subtract(&m.first, &centre);
+        if (!mean_is_far(&centre, &square, count)) m.first = wide_int(0);
         subtract_product(&shift, m.first, &scale);
-        factor = wide_value(scale);
-        offset = wide_value(shift);
+        factor = wide_value(&scale);
+        offset = wide_value(&shift);
         for (from = 0; from < count; from += volume)
             for (i = from * channels + c * volume, end = i + volume; i < end; i++)
                 y[i] = (x[i] - mean) * factor + offset;
@@ -112,7 +113,7 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
     int c, from, i, end;
     for (c = 0; c < channels; c++) {
         const T mean = means[c];
-        const wide_float variance = wide_of(variances[c]);
+        const wide_float variance = wide_of(variances[c]), centre = wide_of(mean);
         moment_terms t = channel_of(dys, c, channels, volume);
         const wide_float dy = channel_sum(t, count, pieces);
         wide_float rstd = variance, product, low = wide_int(0), slope, scale = wide_of(gamma[c]),
@@ -122,7 +123,7 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
         t = channel_of(x, c, channels, volume);
         t.mean = mean;
         t.power = 1;
-        if (mean_is_far(mean, &variance, 1)) low = channel_sum(t, count, pieces);
+        if (mean_is_far(&centre, &variance, 1)) low = channel_sum(t, count, pieces);
         t.dy = dys + c * volume;
         product = channel_sum(t, count, pieces);
         wide_multiply(&low, &fraction);
@@ -135,13 +136,13 @@ static void batch_norm_grad(const T *x, const T *means, const T *variances, cons
         wide_multiply(&scale, &rstd);
         wide_multiply(&offset, &fraction);
         subtract_product(&offset, low, &slope);
-        factor = wide_value(scale);
-        shift = wide_value(offset);
-        along = wide_value(slope);
+        factor = wide_value(&scale);
+        shift = wide_value(&offset);
+        along = wide_value(&slope);
         for (from = 0; from < count; from += volume)
             for (i = from * channels + c * volume, end = i + volume; i < end; i++)
                 dx[i] = factor * (dys[i] - shift - (x[i] - mean) * along);
-        dgammas[c] = wide_value(product);
-        dbetas[c] = wide_value(dy);
+        dgammas[c] = wide_value(&product);
+        dbetas[c] = wide_value(&dy);
     }
 }

@@ -394,7 +394,7 @@ static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy
                         const int *tap, int rows, int columns)
 {
     wide_float total = conv_plane_blocks(s, x, x_step, dy, dy_step, tap, rows, columns);
-    const T sum = wide_value(total);
+    const T sum = wide_value(&total);
     int n, i, at[3] = {0, 0, 0};
     if (sum == sum) return sum;
     total = wide_int(0);
@@ -407,7 +407,7 @@ static T conv_plane_sum(const conv_shape *s, const T *x, int x_step, const T *dy
             if (place >= 0) wide_add_wide(&total, &term);
         }
     }
-    return wide_value(total);
+    return wide_value(&total);
 }
 
 static void conv_plane_weights(const T *x, const T *dy, T *dw, const void *shape, int rows,

@@ -295,7 +295,7 @@ static int cross_entropy_halves(const void *x, const int32_t *target, float *los
         bad |= cross_entropy_row(space, target[r], lse + r, lse_low + r, n, ignored, kept, even,
                                  &total);
     }
-    *loss = counted ? wide_mean(&total, counted) : wide_value(total);
+    *loss = counted ? wide_mean(&total, counted) : wide_value(&total);
     return bad;
 }
 

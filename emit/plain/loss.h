@@ -33,10 +33,10 @@ static int cross_entropy_row(const T *x, int32_t target, T *lse, T *lse_low, int
     cross_entropy_sums(x, n, shift, &sum, &apart);
     row = wide_log(sum);
     wide_add_wide(&high, &row);
-    *lse = wide_value(high);
+    *lse = wide_value(&high);
     wide_add(&low, -*lse);
     wide_add_wide(&low, &row);
-    *lse_low = *lse == (T)-INFINITY ? 0 : wide_value(low);
+    *lse_low = *lse == (T)-INFINITY ? 0 : wide_value(&low);
     if ((uint64_t)target == ignored) return 0;
     if (target < 0 || target >= n) return 1;
     if (kept) {
@@ -47,7 +47,7 @@ static int cross_entropy_row(const T *x, int32_t target, T *lse, T *lse_low, int
         const wide_float term = wide_product(wide_of_bits(even), apart);
         wide_add_wide(&row, &term);
     }
-    wide_add(total, *lse == (T)-INFINITY ? (T)INFINITY : wide_value(row));
+    wide_add(total, *lse == (T)-INFINITY ? (T)INFINITY : wide_value(&row));
     return 0;
 }
 
@@ -62,7 +62,7 @@ static int cross_entropy(const T *x, const int32_t *target, T *loss, T *lse, T *
     for (r = 0; r < rows; r++)
         bad |= cross_entropy_row(x + r * n, target[r], lse + r, lse_low + r, n, ignored, kept, even,
                                  &total);
-    *loss = counted ? wide_mean(&total, counted) : wide_value(total);
+    *loss = counted ? wide_mean(&total, counted) : wide_value(&total);
     return bad;
 }
 

@@ -19,6 +19,12 @@ static void matmul_chain(const T *a, int ai, int ak, const T *b, int bk, int bj,
         }
 }
 
+/* A matrix product whose operands have no gaps between rows. */
+static void matmul_dense(const T *a, const T *b, T *c, int m, int n, int k)
+{
+    matmul_chain(a, k, 1, b, n, 1, c, n, m, n, k);
+}
+
 /* Lanes of a dot product. */
 enum { dot_lanes = 64 / sizeof(T) };
 

@@ -70,24 +70,23 @@ static void sum_of_powers(moment_terms *t, int n, int columns, int power, wide_f
     *sum = sum_of_terms(t, n, columns);
 }
 
-/* Whether the mean is more than four deviations from zero, given the sum of n squares: whether n mean^2 exceeds
- * 16 times that. */
-static int mean_is_far(T mean, const wide_float *square, int n)
+/* *x -= n y^2. Returns whether the result is negative. */
+static int subtract_squares(wide_float *x, int n, const wide_float *y)
 {
-    const wide_float factor = wide_of(mean);
-    wide_float bound = wide_int(n), least = *square;
-    wide_multiply(&bound, &factor);
-    wide_multiply(&bound, &factor);
-    wide_scale(&least, 4);
-    wide_subtract(&least, &bound);
-    return wide_is_negative(&least);
+    wide_float product = wide_int(-(int64_t)n);
+    wide_multiply(&product, y);
+    wide_multiply(&product, y);
+    wide_add_wide(x, &product);
+    return wide_is_negative(x);
 }
 
-/* *x -= *y, but 0 if that is negative. */
-static void subtract_to_zero(wide_float *x, const wide_float *y)
+/* Whether the mean is more than four deviations from zero, given the sum of n squares: whether n mean^2 exceeds
+ * 16 times that. */
+static int mean_is_far(const wide_float *mean, const wide_float *square, int n)
 {
-    wide_subtract(x, y);
-    if (wide_is_negative(x)) *x = wide_int(0);
+    wide_float least = *square;
+    wide_scale(&least, 4);
+    return subtract_squares(&least, n, mean);
 }
 
 /* Corrects a mean that is far from zero. Sets *low to how far the mean is above it, and *square to the sum of
@@ -96,18 +95,22 @@ static void correct_moments(moment_terms *t, int n, int columns, wide_float *low
                             wide_float *square)
 {
     const wide_float count = wide_int(n);
-    wide_float lost = count;
+    wide_float lost;
     sum_of_powers(t, n, columns, 1, low);
     wide_divide(low, &count);
     wide_add(low, t->mean);
-    t->mean = wide_value(*low);
+    t->mean = wide_value(low);
     sum_of_powers(t, n, columns, 1, low);
-    if (columns) lost = *low;
+    lost = *low;
     wide_divide(low, &count);
-    wide_multiply(&lost, low);
-    if (!columns) wide_multiply(&lost, low);
     sum_of_powers(t, n, columns, 2, square);
-    subtract_to_zero(square, &lost);
+    if (columns) {
+        wide_multiply(&lost, low);
+        wide_subtract(square, &lost);
+        if (wide_is_negative(square)) *square = wide_int(0);
+    } else if (subtract_squares(square, n, low)) {
+        *square = wide_int(0);
+    }
 }
 
 /* *low if a number that is so much above `mean` may be rounded to it, else 0. */
@@ -115,7 +118,7 @@ static void round_to_mean(T mean, wide_float *low)
 {
     const T unit = (T)(sizeof(T) == 4 ? 1.1920928955078125e-07 : 2.220446049250313e-16);
     const wide_float factor = wide_of(mean < 0 ? -unit : unit);
-    const T finite = wide_value(*low) - wide_value(*low);
+    const T finite = wide_value(low) - wide_value(low);
     wide_float bound = wide_of(mean);
     wide_multiply(&bound, &factor);
     if (wide_is_negative(low))
@@ -129,22 +132,21 @@ static void round_to_mean(T mean, wide_float *low)
 static void moments_of(moment_terms t, int n, int columns, fold_state *s)
 {
     const wide_float count = wide_int(n);
-    wide_float miss, lost = count;
+    wide_float miss, mean;
     sum_of_powers(&t, n, columns, 0, &miss);
     if (n) wide_divide(&miss, &count);
-    t.mean = n ? wide_value(miss) : 0;
+    t.mean = n ? wide_value(&miss) : 0;
+    mean = wide_of(t.mean);
     sum_of_powers(&t, n, columns, 2, &s->second);
-    if (mean_is_far(t.mean, &s->second, n)) {
+    if (mean_is_far(&mean, &s->second, n)) {
         correct_moments(&t, n, columns, &s->first, &s->second);
         wide_add(&s->first, t.mean);
         return;
     }
-    wide_add(&miss, -t.mean);
-    wide_multiply(&lost, &miss);
-    wide_multiply(&lost, &miss);
-    s->first = miss;
-    wide_add(&s->first, t.mean);
-    subtract_to_zero(&s->second, &lost);
+    wide_subtract(&miss, &mean);
+    s->first = mean;
+    wide_add_wide(&s->first, &miss);
+    if (subtract_squares(&s->second, n, &miss)) s->second = wide_int(0);
 }
 
 static void moments_merge(fold_state *s, int before, const fold_state *more, int count)
@@ -184,41 +186,81 @@ static void reduce_variance(const T *x, T *y, const void *cut, int correction)
 static void invert_root(wide_float *x, uint64_t eps)
 {
     const wide_float more = wide_of_bits(eps);
-    wide_float root = *x;
-    wide_add_wide(&root, &more);
-    wide_root(&root);
-    *x = wide_int(1);
-    wide_divide(x, &root);
+    wide_add_wide(x, &more);
+    wide_root(x);
+    wide_invert(x);
+}
+
+/* x - mean, or its square. */
+static T moment_term(T x, T mean, int square)
+{
+    x -= mean;
+    return square ? x * x : x;
+}
+
+/* *sum becomes the row_sum of these terms. */
+static void sum_of_deviations(const T *x, int n, T mean, int square, wide_float *sum)
+{
+    const int whole = n / 128 * 128;
+    T lane[16];
+    int i, c, k;
+    for (c = 0; c < 16; c++) {
+        T rest = 0;
+        for (i = whole + c; i < n; i += 16) rest += moment_term(x[i], mean, square);
+        lane[c] = rest;
+    }
+    *sum = wide_of(sum_of_lanes(lane));
+    if (whole) {
+        wide_float total[16] = {WIDE_ZERO};
+        for (i = 0; i < whole; i += 128)
+            for (c = 0; c < 16; c++) {
+                for (k = 0; k < 8; k++) lane[k] = moment_term(x[i + c + 16 * k], mean, square);
+                wide_add(&total[c], sum_of_eight(lane, 1));
+            }
+        sum_of_eight_lanes(total);
+        sum_of_eight_lanes(total + 8);
+        wide_add_wide(&total[0], &total[8]);
+        wide_add_wide(sum, &total[0]);
+    }
 }
 
 /* Normalises rows of n elements; if not `centred`, by the root of the mean square alone. gamma, beta, mean and rstd
  * may be NULL. eps is the bits of a double. */
-static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *mean, T *rstd, int rows,
+static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *means, T *rstd, int rows,
                       int n, int centred, uint64_t eps)
 {
-    const wide_float fraction = wide_part(n);
+    const wide_float count = wide_int(n);
+    wide_float fraction = wide_int(n);
     int r, i;
+    wide_invert(&fraction);
     for (r = 0; r < rows; r++, x += n, y += n) {
-        moment_terms t = terms_of(x, n, 1);
-        wide_float square, above;
-        T low = 0, scale;
+        wide_float square, centre;
+        T mean = 0, low = 0, scale;
         if (centred) {
-            sum_of_powers(&t, n, 0, 0, &square);
+            sum_of_deviations(x, n, 0, 0, &square);
             wide_multiply(&square, &fraction);
-            t.mean = wide_value(square);
+            mean = wide_value(&square);
         }
-        sum_of_powers(&t, n, 0, 2, &square);
-        if (centred && mean_is_far(t.mean, &square, n)) {
-            correct_moments(&t, n, 0, &above, &square);
-            low = wide_value(above);
+        centre = wide_of(mean);
+        sum_of_deviations(x, n, mean, 1, &square);
+        if (centred && mean_is_far(&centre, &square, n)) {
+            sum_of_deviations(x, n, mean, 0, &square);
+            wide_divide(&square, &count);
+            wide_add_wide(&square, &centre);
+            mean = wide_value(&square);
+            sum_of_deviations(x, n, mean, 0, &centre);
+            wide_divide(&centre, &count);
+            low = wide_value(&centre);
+            sum_of_deviations(x, n, mean, 1, &square);
+            if (subtract_squares(&square, n, &centre)) square = wide_int(0);
         }
         wide_multiply(&square, &fraction);
         invert_root(&square, eps);
-        scale = wide_value(square);
-        if (mean) mean[r] = t.mean;
+        scale = wide_value(&square);
+        if (means) means[r] = mean;
         if (rstd) rstd[r] = scale;
         for (i = 0; i < n; i++) {
-            T out = ((x[i] - t.mean) - low) * scale;
+            T out = ((x[i] - mean) - low) * scale;
             if (gamma) out *= gamma[i];
             if (beta || !gamma) out += beta ? beta[i] : 0;
             y[i] = out;
@@ -229,17 +271,16 @@ static void norm_rows(const T *x, const T *gamma, const T *beta, T *y, T *mean, 
 /* What rounding removed from the mean of a row, if it is far from zero; else 0. */
 static T row_low(const T *x, int n, const T *mean, T rstd)
 {
-    const wide_float factor = wide_of(rstd), count = wide_int(n);
-    moment_terms t = terms_of(x, n, 1);
-    wide_float square = factor, low = wide_int(1);
-    wide_multiply(&square, &factor);
-    wide_divide(&low, &square);
-    if (!mean || !mean_is_far(*mean, &low, 1)) return 0;
-    t.mean = *mean;
-    sum_of_powers(&t, n, 0, 1, &low);
+    const wide_float factor = wide_of(rstd), count = wide_int(n),
+                     centre = wide_of(mean ? *mean : 0);
+    wide_float low = factor;
+    wide_multiply(&low, &factor);
+    wide_invert(&low);
+    if (!mean || !mean_is_far(&centre, &low, 1)) return 0;
+    sum_of_deviations(x, n, *mean, 0, &low);
     wide_divide(&low, &count);
     round_to_mean(*mean, &low);
-    return wide_value(low);
+    return wide_value(&low);
 }
 
 /* dx of a row. */
@@ -302,7 +343,7 @@ static T sum_of_bits(const uint64_t *bits, int n, int step)
         const wide_float x = wide_of_bits(*bits);
         wide_add_wide(&sum, &x);
     }
-    return wide_value(sum);
+    return wide_value(&sum);
 }
 
 /* dgamma, and dbeta unless it is NULL: the sums [tiles, 2, n] over tiles. */

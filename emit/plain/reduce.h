@@ -122,7 +122,7 @@ static void reduce_sum(const T *x, T *y, const void *cut, int correction)
     (void)correction;
     for (o = 0; o < c->outputs; o++) {
         fold_output(x, c, o, sum_elements, sum_merge, &s);
-        y[o] = wide_value(s.first);
+        y[o] = wide_value(&s.first);
     }
 }
 
@@ -188,7 +188,7 @@ static void max_merge(fold_state *s, int before, const fold_state *more, int cou
 {
     (void)before;
     (void)count;
-    s->first = wide_of(larger(wide_value(s->first), wide_value(more->first)));
+    s->first = wide_of(larger(wide_value(&s->first), wide_value(&more->first)));
 }
 
 /* 0, never -0, as wide_of. */
@@ -200,7 +200,7 @@ static void reduce_max(const T *x, T *y, const void *cut, int correction)
     (void)correction;
     for (o = 0; o < c->outputs; o++) {
         fold_output(x, c, o, max_elements, max_merge, &s);
-        y[o] = wide_value(s.first);
+        y[o] = wide_value(&s.first);
     }
 }
 
@@ -222,6 +222,6 @@ static void reduce_min(const T *x, T *y, const void *cut, int correction)
     (void)correction;
     for (o = 0; o < c->outputs; o++) {
         fold_output(x, c, o, min_elements, max_merge, &s);
-        y[o] = 0 - wide_value(s.first);
+        y[o] = 0 - wide_value(&s.first);
     }
 }

@@ -66,9 +66,9 @@ static void log_softmax_lines(const T *x, T *y, int lines, int n, int xs, int ys
         const T *from = x + offset_of(size, x_stride, rank, l);
         T *to = y + offset_of(size, y_stride, rank, l);
         const T shift = line_shift(from, n, xs);
-        const wide_float sum = exp_sum(from, n, xs, shift, columns);
-        const T logarithm = wide_value(sum) == 0 ? 0 : wide_value(wide_log(sum));
-        for (i = 0; i < n; i++) to[i * ys] = (from[i * xs] - shift) - logarithm;
+        const wide_float sum = exp_sum(from, n, xs, shift, columns), logarithm = wide_log(sum);
+        const T lost = wide_value(&sum) == 0 ? 0 : wide_value(&logarithm);
+        for (i = 0; i < n; i++) to[i * ys] = (from[i * xs] - shift) - lost;
     }
 }
 
@@ -82,9 +82,11 @@ static void softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, int n,
         const T *grad = dy + offset_of(size, dy_stride, rank, l);
         T *to = dx + offset_of(size, dx_stride, rank, l), sum;
         moment_terms t = terms_of(from, n, ys);
+        wide_float total;
         t.dy = grad;
         t.dy_step = dys;
-        sum = wide_value(sum_of_terms(&t, n, columns));
+        total = sum_of_terms(&t, n, columns);
+        sum = wide_value(&total);
         for (i = 0; i < n; i++) to[i * dxs] = from[i * ys] * (grad[i * dys] - sum);
     }
 }
@@ -98,7 +100,8 @@ static void log_softmax_grad_lines(const T *y, const T *dy, T *dx, int lines, in
         const T *from = y + offset_of(size, y_stride, rank, l);
         const T *grad = dy + offset_of(size, dy_stride, rank, l);
         T *to = dx + offset_of(size, dx_stride, rank, l);
-        const T sum = wide_value(columns ? column_sum(grad, n, dys) : row_sum(grad, n, dys));
+        const wide_float total = columns ? column_sum(grad, n, dys) : row_sum(grad, n, dys);
+        const T sum = wide_value(&total);
         for (i = 0; i < n; i++) to[i * dxs] = grad[i * dys] - vm_exp(from[i * ys]) * sum;
     }
 }

@@ -13,7 +13,7 @@ static T sum_of_eight(const T *x, int step)
 static T sum_of_lanes(T *lane)
 {
     int half, c;
-    for (half = 8; half; half /= 2)
+    for (half = 8; half; half >>= 1)
         for (c = 0; c < half; c++) lane[c] += lane[c + half];
     return lane[0];
 }

@@ -43,7 +43,7 @@ static T root_of(T x)
 {
     wide_float root = wide_of(x);
     wide_root(&root);
-    return wide_value(root);
+    return wide_value(&root);
 }
 
 static void adam_elements(T *param, T *m, T *v, const T *grad, adam_factors f, int n)
@@ -69,10 +69,9 @@ static wide_float rest_of_one(wide_float x)
 /* 1 / (1 - beta^t). */
 static T adam_correction(wide_float beta, T t)
 {
-    const wide_float rest = rest_of_one(wide_power(beta, t));
-    wide_float correction = wide_int(1);
-    wide_divide(&correction, &rest);
-    return wide_value(correction);
+    wide_float rest = rest_of_one(wide_power(beta, t));
+    wide_invert(&rest);
+    return wide_value(&rest);
 }
 
 /* The numbers are the bits of doubles. */
@@ -81,17 +80,19 @@ static void adam_update(T *param, T *m, T *v, const T *grad, const T *lr, const 
                         uint64_t eps, int decoupled, int n)
 {
     const wide_float b1 = wide_of_bits(beta1), b2 = wide_of_bits(beta2);
+    const wide_float a1 = rest_of_one(b1), a2 = rest_of_one(b2), e = wide_of_bits(eps);
     const wide_float decay = wide_of_bits(weight_decay);
+    const wide_float shrink = rest_of_one(wide_product(wide_of(*lr), decay));
     adam_factors f;
     f.s = scale ? *scale : 1;
     f.rate = *lr;
-    f.b1 = wide_value(b1);
-    f.a1 = wide_value(rest_of_one(b1));
-    f.b2 = wide_value(b2);
-    f.a2 = wide_value(rest_of_one(b2));
-    f.e = wide_value(wide_of_bits(eps));
-    f.decay = decoupled ? 0 : wide_value(decay);
-    f.shrink = decoupled ? wide_value(rest_of_one(wide_product(wide_of(*lr), decay))) : 1;
+    f.b1 = wide_value(&b1);
+    f.a1 = wide_value(&a1);
+    f.b2 = wide_value(&b2);
+    f.a2 = wide_value(&a2);
+    f.e = wide_value(&e);
+    f.decay = decoupled ? 0 : wide_value(&decay);
+    f.shrink = decoupled ? wide_value(&shrink) : 1;
     f.correct_m = adam_correction(b1, *step);
     f.correct_v = adam_correction(b2, *step);
     adam_elements(param, m, v, grad, f, n);
@@ -128,7 +129,7 @@ static void root_of_sum(const void *sum, T *norm)
     memcpy(&bits, sum, sizeof bits);
     root = wide_of_bits(bits);
     wide_root(&root);
-    *norm = wide_value(root);
+    *norm = wide_value(&root);
 }
 
 /* The sums of squares of each 16384 elements. */

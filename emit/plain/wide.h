@@ -77,18 +77,28 @@ static VM_UNUSED void wide_put(int64_t m, int e, wide_float *sum)
 {
     wide_sum(m, e, sum);
     m = sum->mantissa;
-    sum->mantissa = (m + 0xff + (m >> 9 & 1)) >> 1 & ~(int64_t)0xff;
+    m += 0xff + ((uint32_t)m >> 9 & 1);
+    sum->mantissa = m >> 1 & ~(int64_t)0xff;
     sum->exponent++;
 }
 
 /* *x = m 2^(e - 443), rounded to 53 bits, unless `sign` is special. */
-static VM_UNUSED void wide_set(wide_float *x, int64_t m, int e, float sign)
+static VM_UNUSED void wide_set(wide_float *x, int e, int64_t m, float sign)
 {
     x->mantissa = 0;
     x->exponent = e;
     x->special = sign - sign == 0 ? 0 : sign;
     wide_put(m, e, x);
 }
+
+/* The same as a result. */
+static VM_UNUSED wide_float wide_made(int e, int64_t m, float sign)
+{
+    wide_float x;
+    wide_set(&x, e, m, sign);
+    return x;
+}
+
 static VM_UNUSED uint64_t wide_size(int64_t m)
 {
     return m < 0 ? -(uint64_t)m : (uint64_t)m;
@@ -100,8 +110,10 @@ static VM_UNUSED float wide_to_float(int64_t m, int e)
     const uint64_t size = wide_size(m);
     uint32_t bits = (uint32_t)(size >> 32) | ((uint32_t)size != 0);
     float x;
-    e -= 257; /* 0, if the result is the smallest normal number */
-    for (; e < 0; e++) bits = bits >> 1 | (bits & 1);
+    int lost = 257 - e; /* bits of numbers below the smallest normal one */
+    if (lost < 0) lost = 0;
+    e += lost - 257;
+    for (; lost; lost--) bits = bits >> 1 | (bits & 1);
     bits = ((bits + 15 + (bits >> 5 & 1)) >> 5) + ((uint32_t)e << 23);
     if (e > 253) bits = 0x7f800000;
     if (m < 0) bits |= 0x80000000u;
@@ -133,11 +145,9 @@ static void wide_add(wide_float *sum, T x)
 #if WEFT_OWN_DOUBLES
 static wide_float wide_of(T x)
 {
-    wide_float y;
     int e;
     const int32_t m = wide_parts(x, &e);
-    wide_set(&y, m * ((int64_t)1 << 37), e + 256, x);
-    return y;
+    return wide_made(e + 256, m * ((int64_t)1 << 37), x);
 }
 #else
 static wide_float wide_of(T x)
@@ -174,11 +184,19 @@ static void wide_subtract(wide_float *x, const wide_float *y)
 }
 #endif
 
+#if WEFT_OWN_DOUBLES
+/* What is special, or a float of the same sign, by which operations with special numbers are decided. */
+static VM_UNUSED float wide_sign(const wide_float *x)
+{
+    return x->special != 0 ? x->special : (float)(int32_t)(x->mantissa >> 32);
+}
+#endif
+
 /* *x < 0. */
 #if WEFT_OWN_DOUBLES
-static WIDE_APART int wide_is_negative(const wide_float *x)
+static int wide_is_negative(const wide_float *x)
 {
-    return x->special != 0 ? x->special < 0 : x->mantissa < 0;
+    return wide_sign(x) < 0;
 }
 #else
 static int wide_is_negative(const wide_float *x)
@@ -187,32 +205,35 @@ static int wide_is_negative(const wide_float *x)
 }
 #endif
 
-/* (T)x */
+/* (T)*x */
 #if WEFT_OWN_DOUBLES
-static T wide_value(wide_float x)
+static T wide_value(const wide_float *x)
 {
-    return x.special != 0 ? x.special : wide_to_float(x.mantissa, x.exponent);
+    return x->special != 0 ? x->special : wide_to_float(x->mantissa, x->exponent);
 }
 #else
-static T wide_value(wide_float x)
+static T wide_value(const wide_float *x)
 {
-    return (T)x;
+    return (T)*x;
 }
 #endif
 
 #if WEFT_OWN_DOUBLES
-/* The first 62 bits of x / y, which is less than 2: 2^61 x / y. If there are more, the last one is set. */
-static WIDE_APART int64_t wide_digits(uint64_t x, uint64_t y)
+/* The first 62 bits of 2^61 x / y, for x < 2 y, or, if `root`, of the square root of 2^61 x. If there are more, the
+ * last one is set. */
+static WIDE_APART int64_t wide_digits(uint64_t x, uint64_t y, int root)
 {
-    uint64_t digits = 0;
+    uint64_t digits = 0, bit = root ? (uint64_t)1 << 61 : 0;
     int i = 62;
     do {
         digits *= 2;
-        if (x >= y) {
-            x -= y;
+        if (x >= y + bit) {
+            x -= y + bit;
+            y += 2 * bit;
             digits |= 1;
         }
         x *= 2;
+        bit /= 2;
     } while (--i);
     return (int64_t)(digits | (x != 0));
 }
@@ -222,7 +243,7 @@ static WIDE_APART int64_t wide_digits(uint64_t x, uint64_t y)
 #if WEFT_OWN_DOUBLES
 static T wide_inverse(const wide_float *x)
 {
-    const int64_t digits = wide_digits((uint64_t)1 << 60, (uint64_t)x->mantissa) + 0x80;
+    const int64_t digits = wide_digits((uint64_t)1 << 60, (uint64_t)x->mantissa, 0) + 0x80;
     const uint32_t top = (uint32_t)(digits >> 32) | ((uint32_t)digits >> 8 != 0);
     const uint32_t bits = (uint32_t)(481 - x->exponent) << 23;
     float power;
@@ -240,9 +261,7 @@ static T wide_inverse(const wide_float *x)
 #if WEFT_OWN_DOUBLES
 static wide_float wide_int(int64_t x)
 {
-    wide_float y;
-    wide_set(&y, x, 443, 0);
-    return y;
+    return wide_made(443, x, 0);
 }
 #else
 static wide_float wide_int(int64_t x)
@@ -295,19 +314,11 @@ static uint64_t wide_bits(wide_float x)
 }
 #endif
 
-#if WEFT_OWN_DOUBLES
-/* What is special, or a float of the same sign, by which operations with special numbers are decided. */
-static VM_UNUSED float wide_sign(const wide_float *x)
-{
-    return x->special != 0 ? x->special : (float)(int32_t)(x->mantissa >> 32);
-}
-#endif
-
 /* *x *= *y. */
 #if WEFT_OWN_DOUBLES
 static void wide_multiply(wide_float *x, const wide_float *y)
 {
-    uint64_t bits = wide_size(y->mantissa) >> 8;
+    uint64_t bits = (uint64_t)y->mantissa >> 8;
     int64_t product = 0;
     int i = 54;
     do {
@@ -315,8 +326,8 @@ static void wide_multiply(wide_float *x, const wide_float *y)
         if (bits & 1) product += x->mantissa;
         bits >>= 1;
     } while (--i);
-    if (y->mantissa < 0) product = -product;
-    wide_set(x, product, x->exponent + y->exponent - 382, wide_sign(x) * wide_sign(y));
+    if (y->mantissa < 0) product -= 2 * x->mantissa; /* the bits are those of y + 2^62 */
+    wide_set(x, x->exponent + y->exponent - 382, product, wide_sign(x) * wide_sign(y));
 }
 #else
 static void wide_multiply(wide_float *x, const wide_float *y)
@@ -325,14 +336,14 @@ static void wide_multiply(wide_float *x, const wide_float *y)
 }
 #endif
 
-/* *x /= *y. */
+/* *x /= *y, which is not negative. */
 #if WEFT_OWN_DOUBLES
 static void wide_divide(wide_float *x, const wide_float *y)
 {
-    int64_t digits = wide_digits(wide_size(x->mantissa), wide_size(y->mantissa));
-    if ((x->mantissa ^ y->mantissa) < 0) digits = -digits;
-    if (y->special != 0) digits = 0;
-    wide_set(x, digits, x->exponent - y->exponent + 382, wide_sign(x) / wide_sign(y));
+    int64_t digits = 0;
+    if (y->special == 0) digits = wide_digits(wide_size(x->mantissa), (uint64_t)y->mantissa, 0);
+    if (x->mantissa < 0) digits = -digits;
+    wide_set(x, x->exponent - y->exponent + 382, digits, wide_sign(x) / wide_sign(y));
 }
 #else
 static void wide_divide(wide_float *x, const wide_float *y)
@@ -341,23 +352,21 @@ static void wide_divide(wide_float *x, const wide_float *y)
 }
 #endif
 
+/* *x = 1 / *x, which is not negative. */
+static void wide_invert(wide_float *x)
+{
+    const wide_float below = *x;
+    *x = wide_int(1);
+    wide_divide(x, &below);
+}
+
 /* *x becomes its square root. It is not negative. */
 #if WEFT_OWN_DOUBLES
 static void wide_root(wide_float *x)
 {
-    /* Of the mantissa as a number from 2^61 to 2^63, the digits of sqrt(2^61 rest). */
-    const int more = x->exponent & 1 ? 1 : 2;
-    uint64_t rest = (uint64_t)x->mantissa << more, digits = 0, bit = (uint64_t)1 << 61;
-    do {
-        const uint64_t less = 2 * digits + bit;
-        if (rest >= less) {
-            rest -= less;
-            digits += bit;
-        }
-        rest *= 2;
-        bit /= 2;
-    } while (bit);
-    wide_set(x, (int64_t)(digits | (rest != 0)), (x->exponent - more + 382) / 2, x->special);
+    uint64_t rest = 2 * (uint64_t)x->mantissa;
+    if (!(x->exponent & 1)) rest *= 2;
+    wide_set(x, (x->exponent + 381) >> 1, wide_digits(rest, 0, 1), x->special);
 }
 #else
 static void wide_root(wide_float *x)
@@ -371,7 +380,7 @@ static T wide_mean(wide_float *x, int count)
 {
     const wide_float n = wide_int(count);
     wide_divide(x, &n);
-    return wide_value(*x);
+    return wide_value(x);
 }
 
 #if defined(__FMA__) || defined(__FP_FAST_FMAF) || defined(__aarch64__) || defined(__riscv_flen)

@@ -45,9 +45,8 @@ static wide_float wide_product(wide_float x, wide_float y)
 /* 1 / x. */
 static wide_float wide_part(int64_t x)
 {
-    const wide_float below = wide_int(x);
-    wide_float part = wide_int(1);
-    wide_divide(&part, &below);
+    wide_float part = wide_int(x);
+    wide_invert(&part);
     return part;
 }
 
@@ -82,14 +81,15 @@ static wide_float wide_fraction(wide_float x, int *exponent)
 /* The natural logarithm, as vm_log_f64, of 0, of a sum from 1 to 2^64, or of NaN. */
 static wide_float wide_log(wide_float x)
 {
+    const wide_float one = wide_int(1), minus_one = wide_int(-1);
     wide_float n, s, z, p, more;
     int e, k;
-    const T size = wide_value(x);
+    const T size = wide_value(&x);
     if (size == 0) return wide_of((T)-INFINITY);
     if (size - size != 0) return x;
     s = more = wide_fraction(x, &e);
-    wide_add(&s, -1);
-    wide_add(&more, 1);
+    wide_add_wide(&s, &minus_one);
+    wide_add_wide(&more, &one);
     wide_divide(&s, &more);
     z = wide_product(s, s);
     p = wide_part(23);
@@ -159,6 +159,8 @@ static wide_float wide_exp_sum(wide_float x, wide_float low)
 /* (T)e^x, as vm_exp_f64. */
 static T wide_exp(T x)
 {
+    wide_float power;
     if (x != x) return x;
-    return wide_value(wide_exp_sum(wide_of(x < -746 ? -746 : x > 710 ? 710 : x), wide_int(0)));
+    power = wide_exp_sum(wide_of(x < -746 ? -746 : x > 710 ? 710 : x), wide_int(0));
+    return wide_value(&power);
 }

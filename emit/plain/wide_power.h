@@ -78,7 +78,7 @@ static wide_float wide_power(wide_float x, T y)
     wide_pair p;
     wide_float high, least;
     if (y == 0) return wide_int(1);
-    if (wide_value(x) == 0) return x;
+    if (wide_value(&x) == 0) return x;
     p = wide_log_pair(x);
     high = wide_product(exponent, p.high);
     p.low = wide_fma(exponent, p.low, wide_lost(exponent, p.high, high));

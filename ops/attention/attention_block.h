@@ -198,7 +198,7 @@ static inline T *wide_gradients(const block *b)
     return b->wide + b->z.dim * LANES;
 }
 
-/* n rows of keys, and of values behind them. */
+/* n rows of keys, and of values after them. */
 static inline rows keys_from(const block *b, int64_t key, int64_t n)
 {
     T *space = b->wide + (b->z.dim + b->z.value_dim) * LANES;

@@ -290,7 +290,8 @@ void weft__product_source(weft_source *s, const product *p, int64_t first, int64
         {"matmul_dots", "matmul_batch_dots"},
         {"matmul_tiles", "matmul_batch_tiles"},
     };
-    const bool dots = form == PRODUCT_DOTS;
+    const weft_call call = {.in = s->in, .out = s->out, .n_in = 2, .n_out = 1};
+    const bool dots = form == PRODUCT_DOTS, narrow = product_is_narrow(&call);
     const weft_tensor *c = &s->out[0];
     const source_matrix a = source_matrix_of(&s->in[0]), b = source_matrix_of(&s->in[1]);
     const int batch_rank = p->rows_joined ? 0 : c->shape.rank - 2;
@@ -330,6 +331,13 @@ void weft__product_source(weft_source *s, const product *p, int64_t first, int64
     args[n++] = WEFT_ARG_INT(m);
     args[n++] = WEFT_ARG_INT(p->n);
     args[n++] = WEFT_ARG_INT(p->k);
+    if (form == PRODUCT_CHAINS && !narrow && row == p->k && a.column == 1 && b.row == p->n &&
+        b.column == 1) {
+        const weft_source_arg dense[] = {
+            args[0], args[3], args[6], WEFT_ARG_INT(m), WEFT_ARG_INT(p->n), WEFT_ARG_INT(p->k)};
+        weft_source_call_of(s, "matmul_dense", dense, sizeof dense / sizeof *dense);
+        return;
+    }
     weft_source_call_of(s, names[form][0], args, n);
 }
 
