@@ -49,9 +49,9 @@ static void simd_scores(const attention_sizes *z, const attention_block *b, cons
     do {
         const int depth = z->dim - from < 128 ? z->dim - from : 128;
         if (z->dim > 128) simd_pack_queries(z, b, q, scale, from, depth, s);
-        for (j = 0; j < n; j += 4) {
-            T sum[4 * simd_width] = {0};
-            const int some = n - j < 4 ? n - j : 4;
+        for (j = 0; j < n; j += simd_rows) {
+            T sum[simd_rows * simd_width] = {0};
+            const int some = n - j < simd_rows ? n - j : simd_rows;
             simd_block(rows + j * z->k[1] + from, z->k[1], at, s->panel, simd_width, some, depth,
                        sum);
             simd_store(sum, s->scores + j * simd_width, simd_width, 1, some, simd_width, from);

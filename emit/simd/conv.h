@@ -219,9 +219,9 @@ static void simd_conv_product(const conv_shape *s, const simd_class *k, const T 
     do {
         const int depth = simd_conv_pack(s, k, &p, x, &places, &t, &c, panel, at);
         if (terms && !depth) break;
-        for (r = 0; r < s->results; r += 4) {
-            const int rows = s->results - r < 4 ? s->results - r : 4;
-            T sum[4 * simd_width] = {0}, *own = y + r * s->result_size;
+        for (r = 0; r < s->results; r += simd_rows) {
+            const int rows = s->results - r < simd_rows ? s->results - r : simd_rows;
+            T sum[simd_rows * simd_width] = {0}, *own = y + r * s->result_size;
             for (i = 0; i < rows && bias && !terms; i++)
                 for (j = 0; j < n; j++) sum[i * simd_width + j] = bias[r + i] + 0;
             simd_block(w + r * s->own_weights, s->own_weights, at, panel, simd_width, rows, depth,

@@ -2,7 +2,7 @@
 
 /* ---- For the image ---- */
 
-/* Columns of dy times the weights of 4 channels at a tap, added to dx at these places. */
+/* Columns of dy times the weights of simd_rows channels at a tap, added to dx at these places. */
 static void simd_scatter_add(const simd_places *p, const T *total, T *dx, int source_size, int rows,
                              int n)
 {
@@ -36,20 +36,21 @@ static void conv_scatter_some(const conv_shape *s, const T *dy, const T *w, T *d
                 d |= places.at[j] < 0;
             }
             places.dense = places.dense && !d;
-            for (c = 0; c < s->channels; c += 4) {
-                const int rows = s->channels - c < 4 ? s->channels - c : 4;
-                T total[4 * simd_width] = {0};
+            for (c = 0; c < s->channels; c += simd_rows) {
+                const int rows = s->channels - c < simd_rows ? s->channels - c : simd_rows;
+                T total[simd_rows * simd_width] = {0};
                 for (k = 0; k < s->results; k += 128) {
                     const int depth = s->results - k < 128 ? s->results - k : 128;
                     const T *columns = dy + k * s->result_size + first;
-                    T sum[4 * simd_width] = {0};
+                    T sum[simd_rows * simd_width] = {0};
                     for (l = 0; l < depth; l++) at[l] = (k + l) * s->own_weights;
                     if (n < simd_width && (c == 0 || s->results > 128))
                         simd_pack(columns, s->result_size, 1, 1, panel, depth, n);
                     simd_block(w + c * s->channel_weights + t, s->channel_weights, at,
                                n < simd_width ? panel : columns,
                                n < simd_width ? simd_width : s->result_size, rows, depth, sum);
-                    for (j = 0; j < 4 * simd_width; j++) total[j] = k ? total[j] + sum[j] : sum[j];
+                    for (j = 0; j < simd_rows * simd_width; j++)
+                        total[j] = k ? total[j] + sum[j] : sum[j];
                 }
                 simd_scatter_add(&places, total, dx + c * s->source_size, s->source_size, rows, n);
             }
@@ -76,11 +77,11 @@ typedef struct simd_weights {
 static void simd_weights_flush(const conv_shape *s, simd_weights *k, int adds)
 {
     int r, j;
-    for (r = 0; r < k->rows; r += 4) {
-        T sum[4 * simd_width] = {0}, *part = k->part + r * simd_width;
+    for (r = 0; r < k->rows; r += simd_rows) {
+        T sum[simd_rows * simd_width] = {0}, *part = k->part + r * simd_width;
         simd_block(k->dy + r * s->result_size, s->result_size, k->at, k->panel, simd_width,
-                   k->rows - r < 4 ? k->rows - r : 4, k->terms, sum);
-        for (j = 0; j < 4 * simd_width; j++) part[j] = adds ? part[j] + sum[j] : sum[j];
+                   k->rows - r < simd_rows ? k->rows - r : simd_rows, k->terms, sum);
+        for (j = 0; j < simd_rows * simd_width; j++) part[j] = adds ? part[j] + sum[j] : sum[j];
     }
     k->terms = 0;
 }

@@ -1,4 +1,4 @@
-/* Products of numbers stored as bf16: 4 rows of A times two vectors of B at a time. Each element is the sum that
+/* Products of numbers stored as bf16: simd_rows rows of A times two vectors of B at a time. Each element is the sum that
  * plain C computes, in its order. See plain/halves.h. */
 
 /* Rows, columns and terms of a block of a product. */
@@ -100,8 +100,8 @@ static void bf16_add_chain(const void *a, int a_first, int ai, int ak, const voi
             bf16_pack_panel(b, halves >> 1 & 1, b_first + from * bk + j * bj, bk, bj, n - from,
                             columns, s);
             small |= least + bf16_least(s->panel, s->depth * simd_width) < 143;
-            for (r = 0; r < s->rows; r += 4) {
-                const int rows = s->rows - r < 4 ? s->rows - r : 4;
+            for (r = 0; r < s->rows; r += simd_rows) {
+                const int rows = s->rows - r < simd_rows ? s->rows - r : simd_rows;
                 const float *own = s->a + r * s->a_step;
                 float *sum = s->sum + j * bf16_rows + r * simd_width;
                 if (small)

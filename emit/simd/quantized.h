@@ -56,7 +56,7 @@ typedef struct simd_quantized {
     int rows, columns, at[32];
     T scale[simd_width], sum[simd_width]; /* of a block of each row of x */
     T panel[32 * simd_width];             /* its integers */
-    T number[4 * 32];                     /* of a block of rows of the matrix */
+    T number[simd_rows * 32];             /* of a block of rows of the matrix */
     T lane[simd_matrix_rows * 8 * simd_width];
 } simd_quantized;
 
@@ -73,12 +73,12 @@ static void simd_quantize(const T *x, int k, int b, int whole, simd_quantized *s
     }
 }
 
-/* Adds what the block of x and that of up to 4 rows of the matrix, from number j on, contribute. */
+/* Adds what the block of x and that of up to simd_rows rows of the matrix, from number j on, contribute. */
 static void simd_add_block(simd_quantized *s, const uint8_t *w, int w_step, int bits, int j,
                            const T *scale, const uint8_t *zero, const T *minimum, int g_step, int b)
 {
-    const int some = s->columns - j < 4 ? s->columns - j : 4;
-    T sum[4 * simd_width] = {0};
+    const int some = s->columns - j < simd_rows ? s->columns - j : simd_rows;
+    T sum[simd_rows * simd_width] = {0};
     int i, c, r;
     for (i = 0; i < some; i++) {
         const uint8_t *row = w + (j + i) * w_step;
@@ -122,7 +122,7 @@ static void matmul_quantized(const T *x, const uint8_t *w, const T *scale, const
             for (b = 0; b < k / 32; b++) {
                 const int g = j * groups + b * 32 / group;
                 simd_quantize(own, k, b, whole, &s);
-                for (c = 0; c < s.columns; c += 4)
+                for (c = 0; c < s.columns; c += simd_rows)
                     simd_add_block(&s, w + j * step + b * 4 * bits, step, bits, c, scale + g,
                                    zero ? zero + g : 0, minimum ? minimum + g : 0, groups, b);
             }

@@ -10,9 +10,34 @@ typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T))
 /* Their bits. */
 typedef uint32_t simd_bits __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 
+/* Rows of a block of a matrix product. A register of AVX-512 holds two vectors, so there are twice as many. */
+#if defined(__AVX512F__) && !defined(__clang__)
+#define SIMD_ROWS                          8
+#define simd_pair_instruction_f32(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4)
+#define simd_pair_instruction_f64(x, y, z) __builtin_ia32_vfmaddpd512_mask(x, y, z, 0xff, 4)
+#else
+#define SIMD_ROWS 4
+#endif
+
 /* Numbers of a vector, and of two. */
 enum { simd_lanes = SIMD_BYTES / sizeof(T) };
-enum { simd_width = 2 * SIMD_BYTES / sizeof(T) };
+enum { simd_width = 2 * SIMD_BYTES / sizeof(T), simd_rows = SIMD_ROWS };
+
+/* Two vectors as one. */
+typedef T simd_pair __attribute__((vector_size(2 * SIMD_BYTES), aligned(sizeof(T)), may_alias));
+
+/* The numbers from x on. */
+static inline simd_vector simd_at(const T *x)
+{
+    return *(const simd_vector *)(const void *)x;
+}
+
+#if SIMD_ROWS == 8
+static inline simd_pair simd_pair_at(const T *x)
+{
+    return *(const simd_pair *)(const void *)x;
+}
+#endif
 
 /* The instruction for x y + z with one rounding, where the compiler has it as a function. clang finds it
  * for a loop. */

@@ -1,6 +1,6 @@
 /* Gradients of larger values than the samples and random calls of ops have: rows of several ranges of terms,
  * several blocks of queries and keys, more channels than a block has, rows of images that vectors cut, images with
- * fewer pixels than a vector, and one with longer rows than a slab, and products of small numbers. */
+ * fewer pixels than a vector, and one with longer rows than a slab, products of small numbers, and of single rows. */
 #include "emit_cases.h"
 
 #include <weft/autograd.h>
@@ -118,8 +118,40 @@ static void write_wide(weft_dtype dtype, int64_t min_narrow)
     weft_graph_free(g);
 }
 
+/* Products of single rows: fewer columns than vectors hold, and some that the last vector shares with the one before;
+ * terms of one chain, of whole chains, and one less and one more. */
+static void write_rows(weft_dtype dtype)
+{
+    static const int64_t terms[] = {1, 127, 128, 129, 300, 784};
+    static const int64_t columns[] = {8, 10, 16, 24, 32, 40, 76};
+    wide w = {.c = {.g = weft_graph_new(), .params = weft_params_new()}, .dtype = dtype};
+    weft_graph *g = w.c.g;
+    snprintf(w.c.name, sizeof w.c.name, "wide_rows_%s", weft_dtype_name(dtype));
+    for (size_t k = 0; k < sizeof terms / sizeof *terms; k++) {
+        const weft_value a = input(&w, dtype, WEFT_SHAPE(1, terms[k]));
+        for (size_t n = 0; n < sizeof columns / sizeof *columns; n++) {
+            const weft_value ab[] = {a, input(&w, dtype, WEFT_SHAPE(terms[k], columns[n]))};
+            const weft_value y = weft_matmul(g, ab[0], ab[1]);
+            if (terms[k] == 129)
+                add(&w, y, ab, 2);
+            else
+                w.c.targets[w.c.n_targets++] = y;
+        }
+    }
+    w.c.n_outputs = w.c.n_targets;
+    if (weft_graph_status(g) != WEFT_OK)
+        printf("refused: %s: %s: %s\n", w.c.name, weft_graph_error(g)->where,
+               weft_graph_error(g)->message);
+    emit_write_case(&w.c, 1);
+    weft_params_free(w.c.params);
+    weft_graph_free(g);
+}
+
 void emit_write_wide(int64_t min_narrow)
 {
     write_wide(WEFT_F32, min_narrow);
-    if (!min_narrow) write_wide(WEFT_F64, 0);
+    if (min_narrow) return;
+    write_wide(WEFT_F64, 0);
+    write_rows(WEFT_F32);
+    write_rows(WEFT_F64);
 }
