@@ -23,7 +23,8 @@ typedef uint32_t simd_bits __attribute__((vector_size(SIMD_BYTES), aligned(sizeo
 enum { simd_lanes = SIMD_BYTES / sizeof(T) };
 enum { simd_width = 2 * SIMD_BYTES / sizeof(T), simd_rows = SIMD_ROWS };
 
-/* Two vectors as one. */
+/* Four numbers, and two vectors as one. */
+typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 typedef T simd_pair __attribute__((vector_size(2 * SIMD_BYTES), aligned(sizeof(T)), may_alias));
 
 /* The numbers from x on. */
