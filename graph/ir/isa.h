@@ -6,8 +6,9 @@
 
 #include "base/private.h"
 
-/* The instruction set that kernels are chosen for: the processor's best, or a lower one if the
- * environment variable WEFT_ISA (base, v3, v4, v4_bf16, v4_amx) names it. */
+/* The instruction set that kernels are chosen for: the processor's best, or another one that it has
+ * if the environment variable WEFT_ISA (base, v3, v4, v4_bf16, v4_amx) names it. Without it, v4 where
+ * v4_bf16 would be slower. */
 WEFT_PRIVATE_API weft_isa weft__isa_best(void);
 /* WEFT_BAD_ARGUMENT if WEFT_ISA has another value, as weft_plan_new does. */
 weft_status weft__isa_check(weft_error *error);

@@ -336,7 +336,7 @@ static void products(void)
 static void test_products(void)
 {
     if (weft__isa_best() < WEFT_ISA_V4_BF16)
-        test_skip("products of bf16 by the processor", "it has no AVX512_BF16");
+        test_skip("products of bf16 by the processor", "it has no AVX512_BF16, or a slow one");
     each_isa(products);
 }
 
