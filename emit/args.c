@@ -55,8 +55,7 @@ static size_t after_arena(emit_file *f, size_t bytes)
     return offset;
 }
 
-/* Writes the address of memory after the arena of the file's plan. */
-static void write_after(const emit_node *w, size_t offset, emit_text *to)
+void weft__emit_after(const emit_node *w, size_t offset, emit_text *to)
 {
     weft__emit_text_print(to, w->f->loop ? "((unsigned char *)m->arena + " : "(arena + ");
     weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)offset);
@@ -78,7 +77,7 @@ static void write_scratch(const emit_node *w, emit_text *to)
                             .out = w->tensors + w->node.n_in,
                             .n_in = w->node.n_in,
                             .n_out = w->node.n_out};
-    write_after(w, after_arena(w->f, op->workspace(&call)), to);
+    weft__emit_after(w, after_arena(w->f, op->workspace(&call)), to);
 }
 
 size_t weft__emit_space(emit_file *f, int64_t floats)
@@ -90,9 +89,8 @@ void weft__emit_operand(emit_node *w, size_t i, bool is_const, emit_text *to)
 {
     const emit_row *row = w->rows ? &w->rows[i] : NULL;
     if (row && row->narrow) {
-        weft__emit_text_print(to, "(%sfloat *)(void *)(arena + ", is_const ? "const " : "");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)row->wide);
-        weft__emit_text_print(to, ")");
+        weft__emit_text_print(to, "(%sfloat *)(void *)", is_const ? "const " : "");
+        weft__emit_after(w, row->wide, to);
         return;
     }
     if (!weft_shape_numel(w->tensors[i].shape) && is_const) {
@@ -156,7 +154,7 @@ static void write_arg(emit_node *w, const weft_source_arg *arg, weft_dtype dtype
         break;
     case WEFT_SOURCE_SPACE:
         weft__emit_text_print(to, "(float *)(void *)");
-        write_after(w, weft__emit_space(w->f, int_of(w, arg->integer)), to);
+        weft__emit_after(w, weft__emit_space(w->f, int_of(w, arg->integer)), to);
         break;
     }
 }

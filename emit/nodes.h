@@ -55,6 +55,8 @@ void weft__emit_operand(emit_node *w, size_t i, bool is_const, emit_text *to);
 void weft__emit_args(emit_node *w, const weft_source_call *call, bool begun);
 /* Memory for `floats` after the plan's arena, as an offset. Calls of different nodes share it. */
 size_t weft__emit_space(emit_file *f, int64_t floats);
+/* Writes the address of memory after the plan's arena, also in the body of a loop. */
+void weft__emit_after(const emit_node *w, size_t offset, emit_text *to);
 
 /* each.c: a loop over the elements of output 0. */
 void weft__emit_each(emit_node *w, const weft_source_call *call, const char *function);

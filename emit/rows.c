@@ -38,17 +38,16 @@ static void convert_row(emit_node *w, size_t i, const emit_row *r, int64_t colum
     emit_need(w->f, output ? "bf16_round_row" : "bf16_widen_row");
     weft__emit_text_print(to, output ? "    bf16_round_row(" : "    bf16_widen_row(");
     if (output) {
-        weft__emit_text_print(to, "(const float *)(void *)(arena + ");
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)r->wide);
-        weft__emit_text_print(to, ")" EMIT_COMMA);
+        weft__emit_text_print(to, "(const float *)(void *)");
+        weft__emit_after(w, r->wide, to);
+        weft__emit_text_print(to, EMIT_COMMA);
     }
     weft__emit_operand(w, i, !output, to);
     weft__emit_text_print(to, " + r * %lld" EMIT_COMMA, (long long)r->row);
     if (!output) {
-        weft__emit_text_print(to, "%lld" EMIT_COMMA "(float *)(void *)(arena + ",
-                              (long long)r->column);
-        weft__emit_hole_number(to, HOLE_OFFSET, (int64_t)r->wide);
-        weft__emit_text_print(to, ")" EMIT_COMMA);
+        weft__emit_text_print(to, "%lld" EMIT_COMMA "(float *)(void *)", (long long)r->column);
+        weft__emit_after(w, r->wide, to);
+        weft__emit_text_print(to, EMIT_COMMA);
     }
     weft__emit_text_print(to, "%lld);\n", (long long)columns);
     w->rows = rows;
