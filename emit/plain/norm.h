@@ -198,24 +198,32 @@ static T moment_term(T x, T mean, int square)
     return square ? x * x : x;
 }
 
-/* *sum becomes the row_sum of these terms. */
+/* The sum of fewer than 128 of these terms, in lanes. */
+static T sum_of_rest(const T *x, int n, T mean, int square)
+{
+    T lane[16];
+    int i, c;
+    for (c = 0; c < 16; c++) {
+        T rest = 0;
+        for (i = c; i < n; i += 16) rest += moment_term(x[i], mean, square);
+        lane[c] = rest;
+    }
+    return sum_of_lanes(lane);
+}
+
+/* *sum becomes the row_sum of these terms. For rows of norms alone, which take less code than sum_of_terms. */
 static void sum_of_deviations(const T *x, int n, T mean, int square, wide_float *sum)
 {
     const int whole = n / 128 * 128;
-    T lane[16];
     int i, c, k;
-    for (c = 0; c < 16; c++) {
-        T rest = 0;
-        for (i = whole + c; i < n; i += 16) rest += moment_term(x[i], mean, square);
-        lane[c] = rest;
-    }
-    *sum = wide_of(sum_of_lanes(lane));
+    *sum = wide_of(sum_of_rest(x + whole, n - whole, mean, square));
     if (whole) {
         wide_float total[16] = {WIDE_ZERO};
+        T eight[8];
         for (i = 0; i < whole; i += 128)
             for (c = 0; c < 16; c++) {
-                for (k = 0; k < 8; k++) lane[k] = moment_term(x[i + c + 16 * k], mean, square);
-                wide_add(&total[c], sum_of_eight(lane, 1));
+                for (k = 0; k < 8; k++) eight[k] = moment_term(x[i + c + 16 * k], mean, square);
+                wide_add(&total[c], sum_of_eight(eight, 1));
             }
         sum_of_eight_lanes(total);
         sum_of_eight_lanes(total + 8);

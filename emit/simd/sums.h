@@ -39,36 +39,11 @@ static void simd_terms(const moment_terms *t, int from, int n, T *y)
     }
 }
 
-/* The sum of fewer than 128 elements that lie side by side, of what they are above the mean, or of its squares. */
-static inline double sum_of_short_row(const moment_terms *t, int n)
-{
-    const T mean = t->power ? t->mean : 0;
-    const int squares = t->power == 2;
-    simd_four s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-    T lane[16];
-    simd_four *four = (simd_four *)(void *)lane;
-    int i, c;
-    for (i = 0; i + 16 <= n; i += 16) {
-        const simd_four *x = (const simd_four *)(const void *)(t->x + i);
-        simd_four x0 = x[0] - mean, x1 = x[1] - mean, x2 = x[2] - mean, x3 = x[3] - mean;
-        if (squares) x0 *= x0, x1 *= x1, x2 *= x2, x3 *= x3;
-        s0 += x0, s1 += x1, s2 += x2, s3 += x3;
-    }
-    four[0] = s0, four[1] = s1, four[2] = s2, four[3] = s3;
-    for (c = 0; i + c < n; c++) {
-        const T x = t->x[i + c] - mean;
-        lane[c] += squares ? x * x : x;
-    }
-    return 0 + (double)sum_of_lanes(lane);
-}
-
 static double sum_of_terms(const moment_terms *t, int n, int columns)
 {
     double lane[16] = {0}, total = 0;
     T y[512], rest[16] = {0};
     int from, i, c;
-    if (!columns && !t->dy && !t->first && t->step == 1 && n <= t->volume && n < 128)
-        return sum_of_short_row(t, n);
     for (from = 0; from < n; from += 512) {
         const int some = n - from < 512 ? n - from : 512;
         const int whole = columns ? some / 8 * 8 : some / 128 * 128;
@@ -84,6 +59,24 @@ static double sum_of_terms(const moment_terms *t, int n, int columns)
     sum_of_eight_lanes(lane + 8);
     total = lane[0] + lane[8];
     return total + (double)sum_of_lanes(rest);
+}
+
+/* See plain/norm.h. */
+static T sum_of_rest(const T *x, int n, T mean, int square)
+{
+    simd_four s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    T lane[16];
+    simd_four *four = (simd_four *)(void *)lane;
+    int i, c;
+    for (i = 0; i + 16 <= n; i += 16) {
+        const simd_four *at = (const simd_four *)(const void *)(x + i);
+        simd_four x0 = at[0] - mean, x1 = at[1] - mean, x2 = at[2] - mean, x3 = at[3] - mean;
+        if (square) x0 *= x0, x1 *= x1, x2 *= x2, x3 *= x3;
+        s0 += x0, s1 += x1, s2 += x2, s3 += x3;
+    }
+    four[0] = s0, four[1] = s1, four[2] = s2, four[3] = s3;
+    for (c = 0; i + c < n; c++) lane[c] += moment_term(x[i + c], mean, square);
+    return sum_of_lanes(lane);
 }
 
 static double row_sum(const T *x, int n, int step)
