@@ -11,22 +11,22 @@ static void simd_block(const T *a, int ai, const int *at, const T *b, int bk, in
     const T *row2 = rows > 2 ? row1 + ai : a, *row3 = rows > 3 ? row2 + ai : a;
     const T *row4 = rows > 4 ? row3 + ai : a, *row5 = rows > 5 ? row4 + ai : a;
     const T *row6 = rows > 6 ? row5 + ai : a, *row7 = rows > 7 ? row6 + ai : a;
-    const simd_pair zero = {0};
-    simd_pair *s = (simd_pair *)(void *)sum;
-    simd_pair s0 = s[0], s1 = s[1], s2 = s[2], s3 = s[3];
-    simd_pair s4 = s[4], s5 = s[5], s6 = s[6], s7 = s[7];
+    const simd_register zero = {0};
+    simd_register *s = (simd_register *)(void *)sum;
+    simd_register s0 = s[0], s1 = s[1], s2 = s[2], s3 = s[3];
+    simd_register s4 = s[4], s5 = s[5], s6 = s[6], s7 = s[7];
     int l;
     for (l = 0; l < depth; l++, b += bk) {
-        const simd_pair y = simd_pair_at(b);
+        const simd_register y = simd_at(b);
         const int k = at[l];
-        s0 = simd_pair_instruction(row0[k] - zero, y, s0);
-        s1 = simd_pair_instruction(row1[k] - zero, y, s1);
-        s2 = simd_pair_instruction(row2[k] - zero, y, s2);
-        s3 = simd_pair_instruction(row3[k] - zero, y, s3);
-        s4 = simd_pair_instruction(row4[k] - zero, y, s4);
-        s5 = simd_pair_instruction(row5[k] - zero, y, s5);
-        s6 = simd_pair_instruction(row6[k] - zero, y, s6);
-        s7 = simd_pair_instruction(row7[k] - zero, y, s7);
+        s0 = simd_register_fma(row0[k] - zero, y, s0);
+        s1 = simd_register_fma(row1[k] - zero, y, s1);
+        s2 = simd_register_fma(row2[k] - zero, y, s2);
+        s3 = simd_register_fma(row3[k] - zero, y, s3);
+        s4 = simd_register_fma(row4[k] - zero, y, s4);
+        s5 = simd_register_fma(row5[k] - zero, y, s5);
+        s6 = simd_register_fma(row6[k] - zero, y, s6);
+        s7 = simd_register_fma(row7[k] - zero, y, s7);
     }
     s[0] = s0, s[1] = s1, s[2] = s2, s[3] = s3;
     s[4] = s4, s[5] = s5, s[6] = s6, s[7] = s7;
@@ -111,93 +111,56 @@ static void simd_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T
     } while (from < k);
 }
 
-/* A row of A times four vectors of columns of B, from column j on, or as many as are left of n: two chains of up to 128
- * terms side by side. Vectors overlap where columns are fewer. */
+/* A row of A times four registers of columns of B, from column j on, or as many as are left of n: two chains of up to 128
+ * terms side by side. Registers overlap where columns are fewer. */
 static void simd_two_chains(const T *a, int ak, const T *b, int bk, int j, T *c, int n, int k)
 {
-    const int last = n - simd_lanes, end = last - j;
+    const int last = n - simd_register_lanes, end = last - j;
     const int at0 = end > 0 ? j : last;
-    const int at1 = end > simd_lanes ? j + simd_lanes : last;
-    const int at2 = end > 2 * simd_lanes ? j + 2 * simd_lanes : last;
-    const int at3 = end > 3 * simd_lanes ? j + 3 * simd_lanes : last;
-    const simd_vector zero = {0};
-    simd_vector y0 = {0}, y1 = {0}, y2 = {0}, y3 = {0};
+    const int at1 = end > simd_register_lanes ? j + simd_register_lanes : last;
+    const int at2 = end > 2 * simd_register_lanes ? j + 2 * simd_register_lanes : last;
+    const int at3 = end > 3 * simd_register_lanes ? j + 3 * simd_register_lanes : last;
+    const simd_register zero = {0};
+    simd_register y0 = {0}, y1 = {0}, y2 = {0}, y3 = {0};
     int from = 0, l;
     do {
         const int left = k - from, terms = left < 128 ? left : 128;
         const int more = left < 256 ? left - terms : 128; /* of the second chain */
         const T *x = a + from * ak, *row = b + from * bk;
-        simd_vector s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
-        simd_vector t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
+        simd_register s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+        simd_register t0 = {0}, t1 = {0}, t2 = {0}, t3 = {0};
         for (l = 0; l < more; l++, x += ak, row += bk) {
-            const simd_vector first = x[0] - zero, second = x[128 * ak] - zero;
+            const simd_register first = x[0] - zero, second = x[128 * ak] - zero;
             const T *other = row + 128 * bk;
-            s0 = simd_fma(first, simd_at(row + at0), s0);
-            s1 = simd_fma(first, simd_at(row + at1), s1);
-            s2 = simd_fma(first, simd_at(row + at2), s2);
-            s3 = simd_fma(first, simd_at(row + at3), s3);
-            t0 = simd_fma(second, simd_at(other + at0), t0);
-            t1 = simd_fma(second, simd_at(other + at1), t1);
-            t2 = simd_fma(second, simd_at(other + at2), t2);
-            t3 = simd_fma(second, simd_at(other + at3), t3);
+            s0 = simd_register_fma(first, simd_at(row + at0), s0);
+            s1 = simd_register_fma(first, simd_at(row + at1), s1);
+            s2 = simd_register_fma(first, simd_at(row + at2), s2);
+            s3 = simd_register_fma(first, simd_at(row + at3), s3);
+            t0 = simd_register_fma(second, simd_at(other + at0), t0);
+            t1 = simd_register_fma(second, simd_at(other + at1), t1);
+            t2 = simd_register_fma(second, simd_at(other + at2), t2);
+            t3 = simd_register_fma(second, simd_at(other + at3), t3);
         }
         for (; l < terms; l++, x += ak, row += bk) {
-            const simd_vector first = x[0] - zero;
-            s0 = simd_fma(first, simd_at(row + at0), s0);
-            s1 = simd_fma(first, simd_at(row + at1), s1);
-            s2 = simd_fma(first, simd_at(row + at2), s2);
-            s3 = simd_fma(first, simd_at(row + at3), s3);
+            const simd_register first = x[0] - zero;
+            s0 = simd_register_fma(first, simd_at(row + at0), s0);
+            s1 = simd_register_fma(first, simd_at(row + at1), s1);
+            s2 = simd_register_fma(first, simd_at(row + at2), s2);
+            s3 = simd_register_fma(first, simd_at(row + at3), s3);
         }
         if (from) s0 += y0, s1 += y1, s2 += y2, s3 += y3;
         y0 = s0, y1 = s1, y2 = s2, y3 = s3;
         if (more) y0 += t0, y1 += t1, y2 += t2, y3 += t3;
         from += 256;
     } while (from < k);
-    *(simd_vector *)(void *)(c + at0) = y0;
-    *(simd_vector *)(void *)(c + at1) = y1;
-    *(simd_vector *)(void *)(c + at2) = y2;
-    *(simd_vector *)(void *)(c + at3) = y3;
+    *(simd_register *)(void *)(c + at0) = y0;
+    *(simd_register *)(void *)(c + at1) = y1;
+    *(simd_register *)(void *)(c + at2) = y2;
+    *(simd_register *)(void *)(c + at3) = y3;
 }
 
-#if SIMD_ROWS == 8
-/* The same with half as many vectors, which are twice as long. */
-static void simd_two_pairs(const T *a, int ak, const T *b, int bk, int j, T *c, int n, int k)
-{
-    const int last = n - simd_width, at0 = j < last ? j : last;
-    const int at1 = j + simd_width < last ? j + simd_width : last;
-    const simd_pair zero = {0};
-    simd_pair y0 = {0}, y1 = {0};
-    int from = 0, l;
-    do {
-        const int left = k - from, terms = left < 128 ? left : 128;
-        const int more = left < 256 ? left - terms : 128;
-        const T *x = a + from * ak, *row = b + from * bk;
-        simd_pair s0 = {0}, s1 = {0}, t0 = {0}, t1 = {0};
-        for (l = 0; l < more; l++, x += ak, row += bk) {
-            const simd_pair first = x[0] - zero, second = x[128 * ak] - zero;
-            const T *other = row + 128 * bk;
-            s0 = simd_pair_instruction(first, simd_pair_at(row + at0), s0);
-            s1 = simd_pair_instruction(first, simd_pair_at(row + at1), s1);
-            t0 = simd_pair_instruction(second, simd_pair_at(other + at0), t0);
-            t1 = simd_pair_instruction(second, simd_pair_at(other + at1), t1);
-        }
-        for (; l < terms; l++, x += ak, row += bk) {
-            const simd_pair first = x[0] - zero;
-            s0 = simd_pair_instruction(first, simd_pair_at(row + at0), s0);
-            s1 = simd_pair_instruction(first, simd_pair_at(row + at1), s1);
-        }
-        if (from) s0 += y0, s1 += y1;
-        y0 = s0, y1 = s1;
-        if (more) y0 += t0, y1 += t1;
-        from += 256;
-    } while (from < k);
-    *(simd_pair *)(void *)(c + at0) = y0;
-    *(simd_pair *)(void *)(c + at1) = y1;
-}
-#endif
-
-/* A row of A times at least simd_lanes columns of B, which lie side by side: each chain of 8 vectors, then two chains of
- * up to 4. Where columns are left over, vectors overlap. */
+/* A row of A times at least simd_register_lanes columns of B, which lie side by side: each chain of 8 vectors, then two
+ * chains of up to 4 registers. */
 static void simd_row_chain(const T *a, int ak, const T *b, int bk, T *c, int n, int k)
 {
     const simd_vector zero = {0};
@@ -229,20 +192,13 @@ static void simd_row_chain(const T *a, int ak, const T *b, int bk, T *c, int n, 
             from += 128;
         } while (from < k);
     }
-    for (; j < n; j += 4 * simd_lanes) {
-#if SIMD_ROWS == 8
-        if (n >= simd_width)
-            simd_two_pairs(a, ak, b, bk, j, c, n, k);
-        else
-#endif
-            simd_two_chains(a, ak, b, bk, j, c, n, k);
-    }
+    for (; j < n; j += 4 * simd_register_lanes) simd_two_chains(a, ak, b, bk, j, c, n, k);
 }
 
 static void matmul_chain(const T *a, int ai, int ak, const T *b, int bk, int bj, T *c, int ci,
                          int m, int n, int k)
 {
-    if (m == 1 && bj == 1 && n >= simd_lanes)
+    if (m == 1 && bj == 1 && n >= simd_register_lanes)
         simd_row_chain(a, ak, b, bk, c, n, k);
     else if (n < 4 && m > n) /* lanes are rows */
         simd_chain(b, bj, bk, a, ak, ai, 1, c, 1, ci, n, m, k, 0);

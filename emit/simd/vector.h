@@ -10,35 +10,30 @@ typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T))
 /* Their bits. */
 typedef uint32_t simd_bits __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 
-/* Rows of a block of a matrix product. A register of AVX-512 holds two vectors, so there are twice as many. */
+/* Bytes of a register, which holds two vectors with AVX-512 and gcc, and rows of a block of a matrix product. */
 #if defined(__AVX512F__) && !defined(__clang__)
-#define SIMD_ROWS                          8
-#define simd_pair_instruction_f32(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4)
-#define simd_pair_instruction_f64(x, y, z) __builtin_ia32_vfmaddpd512_mask(x, y, z, 0xff, 4)
+#define SIMD_REGISTER                          64
+#define SIMD_ROWS                              8
+#define simd_register_instruction_f32(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4)
+#define simd_register_instruction_f64(x, y, z) __builtin_ia32_vfmaddpd512_mask(x, y, z, 0xff, 4)
 #else
-#define SIMD_ROWS 4
+#define SIMD_REGISTER SIMD_BYTES
+#define SIMD_ROWS     4
 #endif
 
-/* Numbers of a vector, and of two. */
+/* Numbers of a vector, of two (and rows of a block), and of a register. */
 enum { simd_lanes = SIMD_BYTES / sizeof(T) };
 enum { simd_width = 2 * SIMD_BYTES / sizeof(T), simd_rows = SIMD_ROWS };
+enum { simd_register_lanes = SIMD_REGISTER / sizeof(T) };
 
-/* Four numbers, and two vectors as one. */
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
-typedef T simd_pair __attribute__((vector_size(2 * SIMD_BYTES), aligned(sizeof(T)), may_alias));
+typedef T simd_register __attribute__((vector_size(SIMD_REGISTER), aligned(sizeof(T)), may_alias));
 
 /* The numbers from x on. */
-static inline simd_vector simd_at(const T *x)
+static inline simd_register simd_at(const T *x)
 {
-    return *(const simd_vector *)(const void *)x;
+    return *(const simd_register *)(const void *)x;
 }
-
-#if SIMD_ROWS == 8
-static inline simd_pair simd_pair_at(const T *x)
-{
-    return *(const simd_pair *)(const void *)x;
-}
-#endif
 
 /* The instruction for x y + z with one rounding, where the compiler has it as a function. clang finds it
  * for a loop. */
@@ -62,5 +57,15 @@ static inline simd_vector simd_fma(simd_vector x, simd_vector y, simd_vector z)
     int l;
     for (l = 0; l < simd_lanes; l++) z[l] = fma(x[l], y[l], z[l]);
     return z;
+#endif
+}
+
+/* The same for a register. */
+static inline simd_register simd_register_fma(simd_register x, simd_register y, simd_register z)
+{
+#if SIMD_ROWS == 8
+    return simd_register_instruction(x, y, z);
+#else
+    return simd_fma(x, y, z);
 #endif
 }
