@@ -195,9 +195,9 @@ void emit_write_case(const test_case *c, int steps)
             if (*at >= 'a' && *at <= 'z') *at = (char)(*at - 32);
         fprintf(driver, "#include \"%s.h\"\n", c->name);
         fprintf(calls,
-                "    { static union { double d; unsigned char b[%s_ARENA_BYTES + 1]; } arena;\n"
+                "    { unsigned char *arena = new_arena(%s_ARENA_BYTES);\n"
                 "      static union { double d; unsigned char b[%s_STATE_BYTES + 1]; } states;\n"
-                "      %s m = {&arena, &states, 0, 0};\n      %s_io io;\n      int bad = 0;\n"
+                "      %s m = {arena, &states, 0, 0};\n      %s_io io;\n      int bad = 0;\n"
                 "      memset(&io, 0, sizeof io);\n      %s_init(&m);\n",
                 upper, upper, c->name, c->name, c->name);
         for (int step = 0; step < steps && write_run(c, plan, session, step);) step++;
@@ -208,6 +208,7 @@ void emit_write_case(const test_case *c, int steps)
                 printf("cannot save: %s: %s\n", c->name, error.message);
             write_run(c, plan, session, steps); /* with the states that have been loaded */
         }
+        fprintf(calls, "      bad += end_arena(arena, %s_ARENA_BYTES);\n", upper);
         fprintf(calls, "      report(\"%s\", bad); }\n", c->name);
         n_written++;
     }

@@ -25,6 +25,28 @@ static void *next(size_t n)
     return bytes;
 }
 
+/* An arena of n bytes, and as many after it; all of them are 0xa5. An address that is relative to the arena of a loop's
+ * body, where that of the file is meant, lies in the second half. */
+static unsigned char *new_arena(size_t n)
+{
+    unsigned char *arena = malloc(2 * n + 1);
+    if (!arena) {
+        printf("no memory\n");
+        exit(2);
+    }
+    memset(arena, 0xa5, 2 * n + 1);
+    return arena;
+}
+
+/* Frees it; returns whether something was written after it. */
+static int end_arena(unsigned char *arena, size_t n)
+{
+    size_t i;
+    for (i = n; i < 2 * n + 1 && arena[i] == 0xa5; i++) continue;
+    free(arena);
+    return i < 2 * n + 1;
+}
+
 /* NaN equal each other. `number`: the bytes of a float; 0: the elements are not floats. */
 static int equal(const void *a, const void *b, size_t n, int number)
 {

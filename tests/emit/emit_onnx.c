@@ -104,13 +104,14 @@ static void write_driver(onnx_case *c, planned *p, const char *name, const emit_
     upper[n] = 0;
     fprintf(to->driver, "#include \"%s.h\"\n", name);
     fprintf(to->calls,
-            "    { static union { double d; unsigned char b[%s_ARENA_BYTES + 1]; } arena;\n"
+            "    { unsigned char *arena = new_arena(%s_ARENA_BYTES);\n"
             "      static union { double d; unsigned char b[%s_STATE_BYTES + 1]; } states;\n"
-            "      %s m = {&arena, &states, 0, 0};\n      int bad = 0;\n",
+            "      %s m = {arena, &states, 0, 0};\n      int bad = 0;\n",
             upper, upper, name);
     write_io(c, p, name, to);
     fprintf(to->calls, "      %s_init(&m);\n", name);
     for (int i = 0; i < RUNS; i++) write_run(c, p, name, to);
+    fprintf(to->calls, "      bad += end_arena(arena, %s_ARENA_BYTES);\n", upper);
     fprintf(to->calls, "      report(\"%s\", bad); }\n", name);
 }
 

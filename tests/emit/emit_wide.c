@@ -76,6 +76,19 @@ static void add_norms(wide *w)
     add(w, weft_log_softmax(g, rows[0], 0), rows, 1);
 }
 
+/* Writes the case, whose targets are its outputs. */
+static void write_and_free(wide *w)
+{
+    weft_graph *g = w->c.g;
+    w->c.n_outputs = w->c.n_targets;
+    if (weft_graph_status(g) != WEFT_OK)
+        printf("refused: %s: %s: %s\n", w->c.name, weft_graph_error(g)->where,
+               weft_graph_error(g)->message);
+    emit_write_case(&w->c, 1);
+    weft_params_free(w->c.params);
+    weft_graph_free(g);
+}
+
 static void write_wide(weft_dtype dtype, int64_t min_narrow)
 {
     const weft_conv_options around = {.pad_begin = {1, 1}, .pad_end = {1, 1}},
@@ -109,13 +122,7 @@ static void write_wide(weft_dtype dtype, int64_t min_narrow)
                      classes = input(&w, WEFT_I32, WEFT_SHAPE(5));
     const weft_value loss = weft_cross_entropy_loss(g, logits, classes, NULL);
     add(&w, loss, &logits, 1);
-    w.c.n_outputs = w.c.n_targets;
-    if (weft_graph_status(g) != WEFT_OK)
-        printf("refused: %s: %s: %s\n", w.c.name, weft_graph_error(g)->where,
-               weft_graph_error(g)->message);
-    emit_write_case(&w.c, 1);
-    weft_params_free(w.c.params);
-    weft_graph_free(g);
+    write_and_free(&w);
 }
 
 /* Products of single rows: fewer columns than vectors hold, and some that the last vector shares with the one before;
@@ -138,13 +145,7 @@ static void write_rows(weft_dtype dtype)
                 w.c.targets[w.c.n_targets++] = y;
         }
     }
-    w.c.n_outputs = w.c.n_targets;
-    if (weft_graph_status(g) != WEFT_OK)
-        printf("refused: %s: %s: %s\n", w.c.name, weft_graph_error(g)->where,
-               weft_graph_error(g)->message);
-    emit_write_case(&w.c, 1);
-    weft_params_free(w.c.params);
-    weft_graph_free(g);
+    write_and_free(&w);
 }
 
 void emit_write_wide(int64_t min_narrow)

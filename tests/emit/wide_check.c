@@ -67,22 +67,32 @@ static wide_float quotient(wide_float x, wide_float y)
     return x;
 }
 
+/* The absolute value, by which may be divided. */
+static pair size_of(const pair *x)
+{
+    pair size = {x->own, x->real + 0};
+    if (x->real < 0) {
+        size = (pair){WIDE_ZERO, -x->real};
+        wide_subtract(&size.own, &x->own);
+    }
+    return size;
+}
+
 static void check(const float *x, uint64_t random)
 {
     const pair a = sum_of(x, 2), b = sum_of(x + 2, 1), c = sum_of(x, 3);
+    const pair b_size = size_of(&b), c_size = size_of(&c);
     const int count = (int)(random >> 33 >> (random & 31));
     wide_float both = a.own;
     expect("the sum", x, double_of(c.own), c.real);
     wide_add_wide(&both, &b.own);
     expect("the sum of sums", x, double_of(both), a.real + b.real);
-    if (!(b.real < 0))
-        expect("the quotient", x, double_of(quotient(c.own, b.own)), c.real / (b.real + 0));
-    if (!(c.real < 0))
-        expect("the quotient by a sum", x, double_of(quotient(b.own, c.own)),
-               (b.real + 0) / c.real);
-    both = c.own;
+    expect("the quotient", x, double_of(quotient(c.own, b_size.own)), c.real / b_size.real);
+    expect("the quotient by a sum", x, double_of(quotient(b.own, c_size.own)),
+           (b.real + 0) / c_size.real);
+    both = c_size.own;
     wide_invert(&both);
-    if (!(c.real < 0)) expect("1 / x", x, double_of(both), 1 / c.real);
+    expect("1 / x", x, double_of(both), 1 / c_size.real);
     expect("x y + z", x, double_of(wide_fma(a.own, b.own, c.own)), fma(a.real, b.real, c.real));
     expect("the product", x, double_of(wide_product(a.own, c.own)), a.real * c.real);
     both = c.own;
